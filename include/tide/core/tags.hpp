@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Named numbers for policy parameters: `Ring<Chunks<4>, Bytes<64 << 20>>` reads as what it means.
+//
+// Test: tests/core/tags.test.cpp
+
+#pragma once
+
+#include <tide/core/math.hpp>  // index_t
+
+namespace tide {
+
+/// A size in bytes.
+template <index_t N>
+struct Bytes {
+  static_assert(N > 0, "tide::Bytes: a size in bytes must be positive.");
+  static constexpr index_t value = N;
+};
+
+/// How many chunks an inbox holds at once.
+template <index_t N>
+struct Chunks {
+  static_assert(N > 0 && N <= 255, "tide::Chunks: the number of chunks must be 1 to 255.");
+  static constexpr index_t value = N;
+};
+
+/// How many slots a pool has.
+template <index_t N>
+struct Depth {
+  static_assert(N > 0 && N <= 255, "tide::Depth: the number of slots must be 1 to 255.");
+  static constexpr index_t value = N;
+};
+
+/// How many CTAs (thread blocks) a launch policy uses.
+template <index_t N>
+struct Ctas {
+  static_assert(N > 0, "tide::Ctas: the number of CTAs must be positive.");
+  static constexpr index_t value = N;
+};
+
+}  // namespace tide

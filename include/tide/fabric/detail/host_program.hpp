@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A plan as HostFabric runs it: ops by lane, kernels looked up once, runs that are in flight.
+
+#pragma once
+
+#include <tide/fabric/detail/host_kernels.hpp>  // HostCast, HostSum
+#include <tide/fabric/detail/host_lane.hpp>     // HostLane
+#include <tide/fabric/detail/host_state.hpp>    // HostState
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace tide::detail {
+
+// One plan of a pipeline, prepared: ops by lane, kernels looked up.
+struct HostVariant {
+  Plan plan;
+  InboxShape inbox;
+  std::vector<std::vector<index_t>> ops;  // by lane, positions in the issue order
+  std::vector<HostLane*> lanes;           // by lane of the plan; null for the caller's
+  std::vector<HostCast> casts;            // by kernel
+  std::vector<HostSum> sums;
+  std::vector<index_t> input_bytes;
+  std::vector<std::int32_t> inputs;
+  std::vector<index_t> gradient_start;  // by parameter
+
+  HostVariant(const Collective& collective, const std::vector<KernelCode>& code, Plan written)
+      : plan(std::move(written)), inbox(collective.inbox), ops(plan.lanes.size()), lanes(plan.lanes.size(), nullptr) {
+    for (std::size_t i = 0; i < plan.ops.size(); ++i) ops[plan.ops[i].lane].push_back(static_cast<index_t>(i));
+    for (std::size_t k = 0; k < collective.kernels.size(); ++k) {
+      const Kernel& kernel = collective.kernels[k];
+      casts.push_back(kernel.kind == Kernel::Kind::cast ? reinterpret_cast<HostCast>(code[k]) : nullptr);
+      sums.push_back(kernel.kind == Kernel::Kind::sum ? reinterpret_cast<HostSum>(code[k]) : nullptr);
+      input_bytes.push_back(static_cast<index_t>(size_bytes(kernel.input)));
+      inputs.push_back(kernel.inputs);
+    }
+    collective.layout.for_each_piece(plan.rank, [&](const Piece& piece) {
+      gradient_start.push_back(piece.start[static_cast<std::size_t>(Buffer::gradients)]);
+    });
+  }
+
+  // Whether a lane has anything to do in a run.
+  [[nodiscard]] bool uses(std::size_t lane) const noexcept {
+    bool exits = false;
+    for (const Exit& exit : plan.exits) exits = exits || static_cast<std::size_t>(exit.lane.value) == lane;
+    return exits || !ops[lane].empty();
+  }
+};
+
+class HostProgram {
+ public:
+  // Runs that may be queued before `begin` waits for the oldest.
+  static constexpr std::uint64_t max_runs = 64;
+  // The lane number that stands for all lanes in issue order.
+  static constexpr std::uint64_t all_lanes = ~std::uint64_t{0};
+
+  HostProgram(HostState& state, std::vector<HostVariant> variants, SignalWords words, ArenaPlaces places,
+              std::string label)
+      : state_(state),
+        variants_(std::move(variants)),
+        words_(words),
+        places_(places),
+        label_(std::move(label)),
+        rank_(variants_.front().plan.rank),
+        runs_(std::make_unique<Run[]>(max_runs)) {
+    for (std::uint64_t run = 0; run < max_runs; ++run) runs_[run].table.resize(variants_.front().gradient_start.size());
+  }
+
+  [[nodiscard]] const std::string& label() const noexcept { return label_; }
+  [[nodiscard]] std::uint64_t runs() const noexcept { return next_run_; }
+  [[nodiscard]] const HostVariant& variant(std::int32_t index) const noexcept {
+    return variants_[static_cast<std::size_t>(index)];
+  }
+
+  // Which counter an exit raises, in whichever variant it is.
+  void bind_exit(ExitKind kind, std::atomic<std::uint64_t>& counter) {
+    exit_counters_[static_cast<std::size_t>(kind)] = &counter;
+  }
+
+  // Sets the words so that the first run is the one that the options say.
+  void reset_words() {
+    for (index_t word = 0; word < words_.count(); ++word) word_at(rank_, word).store(0, std::memory_order_relaxed);
+    for (const HostVariant& variant : variants_) {
+      for (const Op& op : variant.plan.ops) {
+        if (op.kind != OpKind::wait) continue;
+        const std::uint64_t start = state_.options.first_run * static_cast<std::uint64_t>(op.per_run());
+        word_at(rank_, op.word()).store(start, std::memory_order_relaxed);
+      }
+    }
+  }
+
+  // Makes room for a run and says what it is bound to. Waits for the oldest run when all are in flight; false when that
+  // took longer than the deadline.
+  [[nodiscard]] bool begin(std::int32_t variant_index, const Bindings& bindings) {
+    Run& run = runs_[next_run_ % max_runs];
+    const auto free = [&] { return state_.failure.failed() || run.lanes_left.load(std::memory_order_acquire) == 0; };
+    if (!state_.at(rank_).bell.wait(state_.options.deadline, free)) return false;
+    run.bindings = bindings;
+    run.variant = &variant(variant_index);
+    if (bindings.gradient_table != nullptr) {
+      std::copy_n(bindings.gradient_table, run.table.size(), run.table.begin());
+      run.bindings.gradient_table = run.table.data();
+    }
+    std::int32_t used = 0;
+    for (std::size_t lane = 0; lane < run.variant->ops.size(); ++lane) used += run.variant->uses(lane) ? 1 : 0;
+    run.lanes_left.store(used, std::memory_order_relaxed);
+    ++next_run_;
+    return true;
+  }
+
+  // Works off one lane of a run, or all in issue order; the call of a HostItem.
+  static void work(void* self, std::uint64_t lane, std::uint64_t run) {
+    auto& program = *static_cast<HostProgram*>(self);
+    if (lane == all_lanes) {
+      program.work_merged(run);
+    } else {
+      program.work_lane(lane, run);
+    }
+    program.state_.at(program.rank_).bell.ring();
+  }
+
+ private:
+  struct Run {
+    Bindings bindings{};
+    const HostVariant* variant = nullptr;
+    std::vector<const void*> table{};
+    std::atomic<std::int32_t> lanes_left{0};
+  };
+
+  void work_lane(std::uint64_t lane, std::uint64_t index) {
+    Run& run = runs_[index % max_runs];
+    const HostVariant& variant = *run.variant;
+    pass_exits(variant, lane, 0, index);
+    index_t position = 0;
+    for (const index_t seq : variant.ops[lane]) {
+      if (!execute(run, seq, index)) return;
+      pass_exits(variant, lane, ++position, index);
+    }
+    run.lanes_left.fetch_sub(1, std::memory_order_acq_rel);  // acquired by begin()
+  }
+
+  void work_merged(std::uint64_t index) {
+    Run& run = runs_[index % max_runs];
+    const HostVariant& variant = *run.variant;
+    merged_position_.assign(variant.ops.size(), 0);
+    for (std::size_t lane = 0; lane < variant.ops.size(); ++lane) pass_exits(variant, lane, 0, index);
+    for (std::size_t seq = 0; seq < variant.plan.ops.size(); ++seq) {
+      if (!execute(run, static_cast<index_t>(seq), index)) return;
+      const std::size_t lane = variant.plan.ops[seq].lane;
+      pass_exits(variant, lane, ++merged_position_[lane], index);
+    }
+    run.lanes_left.store(0, std::memory_order_release);  // acquired by begin()
+  }
+
+  void pass_exits(const HostVariant& variant, std::size_t lane, index_t position, std::uint64_t run) {
+    for (const Exit& exit : variant.plan.exits) {
+      if (static_cast<std::size_t>(exit.lane.value) != lane || exit.position != position) continue;
+      exit_counters_[static_cast<std::size_t>(exit.kind)]->store(run + 1, std::memory_order_release);  // acq. by passed
+      state_.at(rank_).bell.ring();
+    }
+  }
+
+  [[nodiscard]] std::atomic_ref<std::uint64_t> word_at(Rank rank, index_t word) const {
+    std::byte* bytes = state_.at(rank).arena.get() + places_.signals + 8 * word;
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(bytes));
+  }
+
+  // False when the op failed or the cluster has.
+  bool execute(const Run& bound, index_t seq, std::uint64_t run) {
+    const Op& op = bound.variant->plan.ops[static_cast<std::size_t>(seq)];
+    if (state_.failure.failed()) return false;
+    if (state_.options.hook) {
+      const auto refusal = state_.options.hook({label_, run, rank_, bound.variant->plan.lanes[op.lane], seq, op});
+      if (refusal) {
+        state_.fail(Errc::operation,
+                    detail::text({"tide::HostFabric: ", where(bound, op, seq, run), " failed: ", *refusal}));
+        return false;
+      }
+    }
+    switch (op.kind) {
+      case OpKind::copy:
+        copy(op, Rank{op.peer}, bound);
+        break;
+      case OpKind::multicast:
+        for (index_t local = 0; local < state_.mesh.ranks_per_node; ++local) {
+          copy(op, state_.mesh.rank(state_.mesh.node(rank_), local), bound);
+        }
+        break;
+      case OpKind::put:
+        copy(op, Rank{op.peer}, bound);
+        raise_word(Rank{op.peer}, op.extra_offset / 8, op.source_pitch, op.target_pitch, run);
+        break;
+      case OpKind::signal:
+        raise_word(Rank{op.peer}, op.word(), op.value(), op.per_run(), run);
+        break;
+      case OpKind::wait:
+        return wait(bound, op, seq, run);
+      case OpKind::reduce:
+        reduce(op, bound);
+        break;
+      case OpKind::cast:
+        cast(op, bound);
+        break;
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::byte* locate(Rank rank, Place place, index_t offset, const Run& run) const {
+    std::byte* arena = state_.at(rank).arena.get();
+    switch (place.space) {
+      case Space::slot:
+        return arena + run.bindings.slot_offset + offset;
+      case Space::inbox:
+        return arena + places_.inbox + place.instance * run.variant->inbox.chunk_bytes() + offset;
+      case Space::output:
+        return static_cast<std::byte*>(run.bindings.output) + offset;
+      default:
+        return nullptr;
+    }
+  }
+
+  [[nodiscard]] const std::byte* source(const Op& op, const Run& run) const {
+    const Bindings& b = run.bindings;
+    const index_t offset = op.source_offset;
+    switch (op.source.space) {
+      case Space::master:
+        return static_cast<const std::byte*>(b.master) + offset;
+      case Space::shards:
+        return static_cast<const std::byte*>(b.shards) + offset;
+      case Space::gradients:
+        if (b.gradient_table == nullptr) return static_cast<const std::byte*>(b.gradients) + offset;
+        return static_cast<const std::byte*>(b.gradient_table[op.source.parameter]) + offset -
+               run.variant->gradient_start[op.source.parameter];
+      default:
+        return locate(rank_, op.source, offset, run);
+    }
+  }
+
+  void copy(const Op& op, Rank to, const Run& run) const {
+    const std::byte* from = source(op, run);
+    std::byte* target = locate(to, op.target, op.target_offset, run);
+    if (from == target) return;  // a multicast from the own slot covers itself
+    for (std::uint32_t row = 0; row < op.rows; ++row) {
+      std::memcpy(target + row * std::size_t{op.target_pitch}, from + row * std::size_t{op.source_pitch},
+                  static_cast<std::size_t>(op.width));
+    }
+  }
+
+  void cast(const Op& op, const Run& run) const {
+    const std::byte* from = source(op, run);
+    std::byte* to = locate(rank_, op.target, op.target_offset, run);
+    for (std::uint32_t row = 0; row < op.rows; ++row) {
+      run.variant->casts[op.kernel](from + row * std::size_t{op.source_pitch}, to + row * std::size_t{op.target_pitch},
+                                    op.width / 4);
+    }
+  }
+
+  void reduce(const Op& op, const Run& run) const {
+    HostSumRow row{};
+    row.own = source(op, run);
+    row.pieces = locate(rank_, op.extra, op.extra_offset, run);
+    row.piece_stride = run.variant->inbox.piece_bytes();
+    row.inputs = run.variant->inputs[op.kernel];
+    row.position = op.peer;
+    row.output = reinterpret_cast<float*>(locate(rank_, op.target, op.target_offset, run));
+    row.elements = op.width / run.variant->input_bytes[op.kernel];
+    row.scale = run.bindings.scale;
+    for (std::uint32_t r = 0; r < op.rows; ++r) {
+      run.variant->sums[op.kernel](row);
+      row.own += op.source_pitch;
+      row.output += op.target_pitch / 4;
+      row.pieces += op.target_pitch / 4 * run.variant->inbox.element_bytes;
+    }
+  }
+
+  void raise_word(Rank rank, index_t word, index_t value, index_t per_run, std::uint64_t run) const {
+    word_at(rank, word).store(absolute(value, per_run, run), std::memory_order_release);  // acquired by wait()
+    state_.at(rank).bell.ring();
+  }
+
+  // Epochs are 64 bits and only grow; a wait for an earlier run than the first is met from the start.
+  [[nodiscard]] std::uint64_t absolute(index_t value, index_t per_run, std::uint64_t run) const noexcept {
+    const std::uint64_t base = (state_.options.first_run + run) * static_cast<std::uint64_t>(per_run);
+    return base + static_cast<std::uint64_t>(value);
+  }
+
+  bool wait(const Run& bound, const Op& op, index_t seq, std::uint64_t run) const {
+    if (run == 0 && op.value() <= 0) return true;
+    const std::uint64_t expected = absolute(op.value(), op.per_run(), run);
+    const auto word = word_at(rank_, op.word());
+    const auto met = [&] { return word.load(std::memory_order_acquire) >= expected || state_.failure.failed(); };
+    if (!state_.at(rank_).bell.wait(state_.options.deadline, met)) {
+      const index_t of = words_.index(op.word());
+      const bool event = words_.kind(op.word()) == WordKind::event;
+      state_.fail(
+          Errc::deadline,
+          detail::text({"tide::HostFabric: the deadline of ", seconds_text(state_.options.deadline),
+                        " passed: ", where(bound, op, seq, run), " waits for ",
+                        (event ? "the own lane " + bound.variant->plan.lanes[static_cast<std::size_t>(of)].name()
+                               : "rank " + std::to_string(of)),
+                        ": ", words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed), ", expected ",
+                        expected, "."}));
+      return false;
+    }
+    return !state_.failure.failed();
+  }
+
+  [[nodiscard]] std::string where(const Run& bound, const Op& op, index_t seq, std::uint64_t run) const {
+    return label_ + ", step " + std::to_string(run) + ", rank " + std::to_string(rank_.value) + ", lane " +
+           bound.variant->plan.lanes[op.lane].name() + ", op " + std::to_string(seq) + " (" +
+           std::string(name(op.kind)) + ")";
+  }
+
+  HostState& state_;
+  std::vector<HostVariant> variants_;
+  SignalWords words_;
+  ArenaPlaces places_;
+  std::string label_;
+  Rank rank_;
+  std::unique_ptr<Run[]> runs_;
+  std::vector<index_t> merged_position_;
+  std::array<std::atomic<std::uint64_t>*, 3> exit_counters_{};  // by ExitKind
+  std::uint64_t next_run_ = 0;
+};
+
+}  // namespace tide::detail

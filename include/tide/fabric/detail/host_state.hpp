@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ranks of a HostCluster share: arenas, counters, the first failure, the ledger of calls.
+
+#pragma once
+
+#include <tide/fabric/host_options.hpp>  // HostOptions
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+#if __has_include(<unistd.h>)
+#include <unistd.h>
+#endif
+
+namespace tide::detail {
+
+using Clock = std::chrono::steady_clock;
+
+struct AlignedDelete {
+  void operator()(std::byte* memory) const noexcept { ::operator delete (memory, std::align_val_t{4096}); }
+};
+using AlignedMemory = std::unique_ptr<std::byte[], AlignedDelete>;
+
+// Memory whose pages are not touched here, so that what is never used costs nothing. Null when there is none.
+[[nodiscard]] inline AlignedMemory allocate_aligned(index_t bytes) {
+  void* memory = ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{4096}, std::nothrow);
+  return AlignedMemory(static_cast<std::byte*>(memory));
+}
+
+// Physical memory of the machine in bytes, or 0 where it cannot be asked.
+[[nodiscard]] inline index_t machine_memory() noexcept {
+#if __has_include(<unistd.h>) && defined(_SC_PHYS_PAGES)
+  return static_cast<index_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<index_t>(sysconf(_SC_PAGE_SIZE));
+#else
+  return 0;
+#endif
+}
+
+[[nodiscard]] inline std::string gibibytes(index_t bytes) {
+  const index_t hundredths = ceil_div(bytes / (index_t{1} << 20) * 100, 1024);
+  return std::to_string(hundredths / 100) + "." + std::to_string(hundredths % 100 + 100).substr(1) + " GiB";
+}
+
+[[nodiscard]] inline std::string seconds_text(Duration duration) {
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+  const std::string fraction = std::to_string(milliseconds % 1000 + 1000).substr(1);
+  return std::to_string(milliseconds / 1000) + "." + fraction + " s";
+}
+
+// The first failure of a cluster; the same for all ranks.
+class Failure {
+ public:
+  [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  // Returns whether this failure is the first.
+  bool set(Errc code, std::string text) {
+    const std::lock_guard lock(mutex_);
+    if (failed()) return false;
+    code_ = code;
+    text_ = std::move(text);
+    failed_.store(true, std::memory_order_release);  // acquired by failed()
+    return true;
+  }
+
+  [[noreturn]] void raise_it() const {
+    // code_ and text_ are written once, before failed_.
+    raise(code_, text_);
+  }
+
+ private:
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  Errc code_ = Errc::operation;
+  std::string text_;
+};
+
+// Wakes whatever waits for words, counters and queues of one rank.
+class Bell {
+ public:
+  void ring() {
+    // The empty critical section orders the ring after a waiter's check of its condition.
+    { const std::lock_guard lock(mutex_); }
+    condition_.notify_all();
+  }
+
+  // Waits until `met()`; false when the deadline passed first. `met` reads atomics or takes locks of its own.
+  template <class Met>
+  bool wait(Duration deadline, const Met& met) {
+    constexpr int polls = 64;  // a peer that is only a few copies away does not cost a sleep
+    for (int i = 0; i < polls; ++i) {
+      if (met()) return true;
+    }
+    const auto end = Clock::now() + deadline;
+    std::unique_lock lock(mutex_);
+    return condition_.wait_until(lock, end, met);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable condition_;
+};
+
+// The order of calls: the n-th call of every rank must be the same.
+struct Call {
+  std::int32_t program = -1;
+  std::int32_t slot = 0;
+  std::int32_t first_rank = -1;
+  index_t launched = 0;
+  bool refused = false;
+  Errc code = Errc::argument;
+  std::string text;
+};
+
+struct HostRank {
+  index_t reserved = 0;
+  AlignedMemory arena;
+  Bell bell;
+  std::deque<std::atomic<std::uint64_t>> counters;  // a deque: counters stay where they are as it grows
+  std::vector<std::uint64_t> fingerprints;
+  std::vector<std::string> labels;
+  std::uint64_t calls = 0;
+};
+
+// Shared by all ranks of a cluster, and kept alive by each.
+class HostState {
+ public:
+  HostState(MeshShape shape, HostOptions given)
+      : mesh(shape), options(std::move(given)), ranks(static_cast<std::size_t>(shape.ranks())) {}
+
+  HostRank& at(Rank rank) noexcept { return ranks[static_cast<std::size_t>(rank.value)]; }
+
+  void fail(Errc code, std::string text) {
+    if (!failure.set(code, std::move(text))) return;
+    for (HostRank& rank : ranks) rank.bell.ring();
+    barrier_changed_.notify_all();
+  }
+
+  // Collective over the ranks: `last` runs once, when all have come and before any leaves. A rank that waits longer
+  // than the deadline fails the cluster.
+  template <class Last>
+  void meet(const char* what, const Last& last) {
+    std::unique_lock lock(barrier_);
+    const std::uint64_t generation = generation_;
+    if (++present_ == mesh.ranks()) {
+      last();
+      present_ = 0;
+      ++generation_;
+      barrier_changed_.notify_all();
+    } else {
+      const auto left = [&] { return generation_ != generation || failure.failed(); };
+      if (!barrier_changed_.wait_for(lock, options.deadline, left)) {
+        const index_t missing = mesh.ranks() - present_;
+        lock.unlock();
+        fail(Errc::deadline,
+             detail::text({"tide::HostFabric: ", what, " needs all ranks; ", missing, " of ", mesh.ranks(),
+                           " did not come within ", seconds_text(options.deadline), "."}));
+      }
+    }
+    if (failure.failed()) failure.raise_it();
+  }
+
+  // Records the next call of a rank and compares it with what the others called there.
+  void enter_call(Rank rank, std::int32_t program, std::int32_t slot) {
+    std::unique_lock lock(calls_mutex_);
+    Call& call = next_call(rank);
+    if (call.refused) {
+      const Errc code = call.code;
+      const std::string text = call.text;
+      retire(rank);
+      lock.unlock();
+      raise(code, text);
+    }
+    if (call.first_rank < 0) {
+      call.first_rank = rank.value;
+      call.program = program;
+      call.slot = slot;
+    } else if (call.program != program || call.slot != slot) {
+      std::string text = "tide::HostFabric: all ranks must make the same calls in the same order; call " +
+                         std::to_string(at(rank).calls) + " is " +
+                         describe(Rank{call.first_rank}, call.program, call.slot) + " and " +
+                         describe(rank, program, slot) + ".";
+      lock.unlock();
+      fail(Errc::order, std::move(text));
+      failure.raise_it();
+    }
+    ++call.launched;
+    retire(rank);
+  }
+
+  // Refuses the next call of a rank, on all ranks. Where a rank has begun it already, only a failure can reach it.
+  [[noreturn]] void refuse_call(Rank rank, Errc code, const std::string& text) {
+    std::unique_lock lock(calls_mutex_);
+    Call& call = next_call(rank);
+    if (!call.refused && call.launched == 0) {
+      call.refused = true;
+      call.code = code;
+      call.text = text;
+    }
+    const bool begun = call.launched > 0;
+    retire(rank);
+    lock.unlock();
+    if (begun) fail(code, text);
+    if (failure.failed()) failure.raise_it();
+    raise(code, text);
+  }
+
+  const MeshShape mesh;
+  const HostOptions options;
+  std::vector<HostRank> ranks;
+  Failure failure;
+
+ private:
+  // The entry of a rank's next call. Entries are those that some rank has not made yet: a ring that grows to the
+  // farthest that ranks run apart, which the queues of their streams bound.
+  Call& next_call(Rank rank) {
+    const std::uint64_t index = at(rank).calls;
+    if (index - first_call_ >= calls_.size()) {
+      std::vector<Call> larger(calls_.size() * 2);
+      for (std::uint64_t i = first_call_; i < index; ++i) larger[i % larger.size()] = calls_[i % calls_.size()];
+      calls_ = std::move(larger);
+    }
+    return calls_[index % calls_.size()];
+  }
+
+  void retire(Rank rank) {
+    ++at(rank).calls;
+    std::uint64_t slowest = at(rank).calls;
+    for (const HostRank& other : ranks) slowest = std::min(slowest, other.calls);
+    for (; first_call_ < slowest; ++first_call_) calls_[first_call_ % calls_.size()] = {};
+  }
+
+  std::string describe(Rank rank, std::int32_t program, std::int32_t slot) {
+    return at(rank).labels[static_cast<std::size_t>(program)] + " in slot " + std::to_string(slot) + " on rank " +
+           std::to_string(rank.value);
+  }
+
+  std::mutex barrier_;
+  std::condition_variable barrier_changed_;
+  index_t present_ = 0;
+  std::uint64_t generation_ = 0;
+
+  std::mutex calls_mutex_;
+  std::vector<Call> calls_ = std::vector<Call>(64);
+  std::uint64_t first_call_ = 0;
+};
+
+}  // namespace tide::detail

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Fabric: one rank's attachment to the hardware that moves bytes: its arena, its lanes, its events.
+//
+//   reserve ... reserve | attach ... attach | init |  launch  launch  launch ...  | close
+//   the arena grows     | plans are added   | once |  a step allocates nothing    |
+//
+// Laws, for every fabric                             (tests/conformance/fabric.hpp)
+//   symmetric   `init` compares arenas and plans of all ranks; a difference is the same error on every rank
+//   in order    launches on one stream, and their events, complete in launch order
+//   deadline    every blocking wait ends: with what it waits for, or with an error that names operation, step and peer
+//   poisoned    after an error further calls repeat it; the fabric can still be closed and destroyed
+//
+// Pipelines see a fabric through `FabricPort`, so their types do not depend on it: the same user source runs on
+// HostFabric and CudaFabric.
+
+#pragma once
+
+#include <tide/core/error.hpp>           // Errc
+#include <tide/core/text.hpp>            // text
+#include <tide/plan/collective.hpp>      // Collective
+#include <tide/plan/plan.hpp>            // Plan, ExitKind
+#include <tide/transport/transport.hpp>  // Capability
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tide {
+
+/// A duration of the host's clock; `std::chrono` literals convert to it.
+using Duration = std::chrono::nanoseconds;
+
+class FabricPort;
+
+/// A point in the work of one rank: an exit of a launch, or a place on a stream. Copyable; outlives what it marks.
+struct Event {
+  FabricPort* port = nullptr;
+  std::int32_t counter = -1;
+  std::uint64_t value = 0;
+
+  /// Whether there is anything to wait for.
+  [[nodiscard]] bool valid() const noexcept { return port != nullptr; }
+  /// Whether the point has been passed.  @throws Error when the fabric has failed
+  [[nodiscard]] bool ready() const;
+  /// Blocks the host until the point has been passed.
+  /// @throws Error (Errc::deadline) when it has not within the fabric's deadline; the fabric's error when it has failed
+  void synchronize() const;
+};
+
+/// A stream of some fabric, without its type.
+struct StreamRef {
+  FabricPort* port = nullptr;
+  void* handle = nullptr;
+};
+
+/// What a launch binds the spaces of its plan to: memory of the own rank.
+struct Bindings {
+  const void* master = nullptr;
+  const void* shards = nullptr;
+  const void* gradients = nullptr;
+  const void* const* gradient_table = nullptr;  ///< one pointer per parameter; valid until the launch is done
+  void* output = nullptr;
+  index_t slot_offset = 0;  ///< bytes from the start of the arena
+  std::int32_t slot = 0;    ///< for the comparison of calls over ranks
+  float scale = 1.0F;
+};
+
+/// Where a pipeline keeps what peers write: offsets in the arena.
+struct ArenaPlaces {
+  index_t signals = 0;
+  index_t inbox = 0;
+};
+
+/// A kernel of some fabric, without its type; see `F::kernel` in the concept below.
+using KernelCode = void (*)();
+
+/// One way in which a pipeline can run: what it achieves, the plan of this rank, the code of its kernel table.
+struct PlanVariant {
+  Collective collective;
+  Plan plan;
+  std::vector<KernelCode> kernels;
+};
+
+/// A fabric as pipelines use it. Users call the members of their own fabric instead.
+class FabricPort {
+ public:
+  FabricPort() = default;
+  FabricPort(const FabricPort&) = delete;
+  FabricPort& operator=(const FabricPort&) = delete;
+
+  [[nodiscard]] virtual Rank rank() const noexcept = 0;
+  [[nodiscard]] virtual MeshShape mesh() const noexcept = 0;
+  /// Whether the fabric can do what a policy needs.
+  [[nodiscard]] virtual bool has(Capability capability) const noexcept = 0;
+  /// The fabric's name, for messages.
+  [[nodiscard]] virtual std::string name() const = 0;
+
+  /// Sets bytes of the arena aside, at the same offset on every rank, and returns the offset. Before `init`.
+  virtual index_t reserve(index_t bytes, index_t alignment) = 0;
+  /// The start of the own arena; null before `init`.
+  [[nodiscard]] virtual std::byte* arena() const noexcept = 0;
+
+  /// Adds the plans of a pipeline and returns its number. Before `init`, in the same order on every rank. The variants
+  /// share words, inbox and run numbers: their handshakes are the same, they differ in the blocks that they move.
+  /// @param label  what errors call it: "gather of ..."
+  virtual std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) = 0;
+  /// Starts a run of a variant; work on `stream` so far comes before it.
+  /// @throws Error (Errc::order) when ranks call different things; (Errc::capacity) when too many runs are queued
+  virtual void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) = 0;
+  /// The event of an exit of the latest run.
+  [[nodiscard]] virtual Event exit_event(std::int32_t program, ExitKind kind) = 0;
+  /// Refuses the call that this rank is about to make, with the same error on every rank, and raises it.
+  [[noreturn]] virtual void refuse(Errc code, const std::string& text) = 0;
+
+  /// A point after all work on `stream` so far.
+  virtual Event record(StreamRef stream) = 0;
+  /// Makes later work on `stream` wait for `event`.
+  virtual void wait(StreamRef stream, const Event& event) = 0;
+  /// Writes zeros, in stream order.
+  virtual void zero(StreamRef stream, void* target, index_t bytes) = 0;
+
+  [[nodiscard]] virtual bool passed(std::int32_t counter, std::uint64_t value) = 0;
+  virtual void synchronize(std::int32_t counter, std::uint64_t value) = 0;
+
+ protected:
+  ~FabricPort() = default;
+};
+
+inline bool Event::ready() const { return port == nullptr || port->passed(counter, value); }
+
+inline void Event::synchronize() const {
+  if (port != nullptr) port->synchronize(counter, value);
+}
+
+/// A rank's attachment: a `FabricPort` with a stream type of its own, made usable by `init` and ended by `close`.
+template <class F>
+concept Fabric = std::derived_from<F, FabricPort> && requires(F& fabric, typename F::Stream& stream, Event event) {
+  { F::template kernel<Kernel::Kind::sum, Element::bf16, Finish::store>() } -> std::same_as<KernelCode>;
+  { fabric.stream() } -> std::same_as<typename F::Stream>;
+  {fabric.init()};
+  {fabric.close()};
+  { stream.ref() } -> std::same_as<StreamRef>;
+  { stream.record() } -> std::same_as<Event>;
+  {stream.wait(event)};
+  {stream.synchronize()};
+};
+
+}  // namespace tide

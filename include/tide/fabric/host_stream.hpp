@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// HostStream: a queue of a rank's work on a CPU, as a CUDA stream is on a GPU: pipelines enqueue on it, so may the
+// user.
+//
+// Laws                                               (tests/fabric/host_stream.test.cpp)
+//   in order      what is enqueued first is done first
+//   asynchronous  only `synchronize` waits
+
+#pragma once
+
+#include <tide/fabric/detail/host_lane.hpp>  // HostLane
+#include <tide/fabric/fabric.hpp>            // StreamRef, Event
+
+#include <functional>
+#include <utility>
+
+namespace tide {
+
+/// A handle of a stream; copies name the same one. Made by `HostFabric::stream`, which owns it.
+class HostStream {
+ public:
+  HostStream(FabricPort& port, detail::HostLane& lane) : port_(&port), lane_(&lane) {}
+
+  /// Enqueues a function of the user: what a kernel launch is on a GPU. What it throws fails the fabric.
+  void run(std::function<void()> function) {
+    detail::HostItem item;
+    item.function = std::move(function);
+    if (!lane_->push(std::move(item))) {
+      raise(Errc::capacity, "tide::HostStream: the queue of the stream stayed full until the deadline.");
+    }
+  }
+
+  /// A point after everything enqueued so far.
+  [[nodiscard]] Event record() { return port_->record(ref()); }
+
+  /// Makes what is enqueued later wait for `event`, without blocking the host.
+  void wait(const Event& event) {
+    if (event.valid()) port_->wait(ref(), event);
+  }
+
+  /// Blocks the host until everything enqueued so far is done.
+  /// @throws Error (Errc::deadline) after the fabric's deadline; the fabric's error when it has failed
+  void synchronize() { record().synchronize(); }
+
+  [[nodiscard]] StreamRef ref() const noexcept { return {port_, lane_}; }
+
+ private:
+  FabricPort* port_;
+  detail::HostLane* lane_;
+};
+
+}  // namespace tide

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What ShardLayout asserts, one literal per rule: nvcc, GCC and Clang all print a static_assert of a class template
+// first, and the first line printed is the cause.
+
+#pragma once
+
+#include <tide/layout/layout_rules.hpp>  // check, LayoutRule
+#include <tide/layout/layout_view.hpp>
+#include <tide/layout/tensor_view.hpp>  // TensorView
+
+#include <type_traits>
+#include <utility>
+
+namespace tide::detail {
+
+template <const auto& Group>
+concept ConstantGroup = requires {
+  typename std::integral_constant<index_t, GroupView(Group.view()).size()>;
+};
+
+template <class M>
+inline constexpr bool is_mesh = false;
+template <index_t Nodes, index_t RanksPerNode>
+inline constexpr bool is_mesh<Mesh<Nodes, RanksPerNode>> = true;
+
+template <class Storage>
+inline constexpr bool is_storage = false;
+template <class Alignment>
+inline constexpr bool is_storage<DenseStorage<Alignment>> = true;
+
+// The rules of the parameters that are types.
+template <const auto& Group, class M, class Pack, class Storage>
+struct PolicyRules {
+  static_assert(ConstantGroup<Group>, "tide::ShardLayout: Group must be a constexpr variable made by tide::group.");
+  static_assert(is_mesh<M>, "tide::ShardLayout: M must be a tide::Mesh.");
+  static_assert(
+      Packing<Pack>,
+      "tide::ShardLayout: Pack must be TightPacking, Fsdp2Packing or have a constexpr PackingRule called rule.");
+  static_assert(is_storage<Storage>, "tide::ShardLayout: Storage must be a tide::DenseStorage.");
+  static constexpr bool aligned = [] {
+    if constexpr (Packing<Pack>) return is_alignment(PackingRule(Pack::rule).start_alignment);
+    return true;
+  }();
+  static_assert(aligned, "tide::ShardLayout: the start_alignment of Pack must be a power of two, at most 1 GiB.");
+};
+
+template <const auto& Group>
+struct GroupRules {
+  static constexpr LayoutRule rule = [] {
+    if constexpr (ConstantGroup<Group>) return check(Group.view()).rule;
+    return LayoutRule::none;
+  }();
+  static_assert(rule != LayoutRule::no_parameters, "tide::ShardLayout: a group needs at least one parameter.");
+  static_assert(rule != LayoutRule::too_many_parameters,
+                "tide::ShardLayout: a group has at most 65535 parameters; split it.");
+  static_assert(rule != LayoutRule::scalar,
+                "tide::ShardLayout: a parameter needs at least one dimension; give a scalar the shape {1}.");
+  static_assert(rule != LayoutRule::too_many_dimensions,
+                "tide::ShardLayout: a parameter has at most 8 dimensions; merge neighbouring ones.");
+  static_assert(rule != LayoutRule::negative_extent, "tide::ShardLayout: extents must not be negative.");
+  static_assert(rule != LayoutRule::too_large, "tide::ShardLayout: a group must have fewer than 2^59 elements.");
+  static_assert(rule != LayoutRule::duplicate_name,
+                "tide::ShardLayout: names in a group must differ; declare a tied weight with tide::alias.");
+  static_assert(rule != LayoutRule::unknown_alias,
+                "tide::ShardLayout: the target of an alias must be a parameter of the group.");
+  static_assert(rule != LayoutRule::sharded_dimension,
+                "tide::ShardLayout: the sharded dimension must be one of the parameter's dimensions.");
+};
+
+// The rules that need the number of ranks, where the compiler knows it.
+template <const auto& Group, class M>
+struct MeshRules {
+  static constexpr LayoutRule rule = [] {
+    if constexpr (GroupRules<Group>::rule == LayoutRule::none && ConstantGroup<Group> && is_mesh<M>) {
+      if constexpr (M::is_static) return check_cut(Group.view(), M().ranks()).rule;
+    }
+    return LayoutRule::none;
+  }();
+  static_assert(
+      rule != LayoutRule::uneven_dimension,
+      "tide::ShardLayout: a sharded dimension other than 0 must be a multiple of the ranks; shard dimension 0.");
+  static_assert(rule != LayoutRule::ragged_ranks,
+                "tide::ShardLayout: ragged rows need one count per rank of the mesh.");
+  static_assert(rule != LayoutRule::ragged_rows,
+                "tide::ShardLayout: ragged rows must not be negative and must add up to dimension 0.");
+  static_assert(rule != LayoutRule::broken_rule,
+                "tide::ShardLayout: a shard rule must cut the rows into consecutive ranges, from 0 to all rows.");
+};
+
+struct GatheredElement {
+  static constexpr Element of(const Parameter& parameter) { return parameter.gathered; }
+};
+struct GradientElement {
+  static constexpr Element of(const Parameter& parameter) { return parameter.gradient; }
+};
+
+template <const auto& Group, std::int32_t I, class Which, class Dimensions>
+struct TensorOfDimensions;
+template <const auto& Group, std::int32_t I, class Which, int... D>
+struct TensorOfDimensions<Group, I, Which, std::integer_sequence<int, D...>> {
+  using type = TensorView<type_of_t<Which::of(Group.parameters[static_cast<std::size_t>(I)])>,
+                          Group.parameters[static_cast<std::size_t>(I)].shape[D]...>;
+};
+
+// The position is a plain number here: GCC 12 crashes on a class type in this place.
+template <const auto& Group, std::int32_t I, class Which>
+struct TensorOf {
+  static constexpr int rank = Group.parameters[static_cast<std::size_t>(I)].shape.rank;
+  using type = typename TensorOfDimensions<Group, I, Which, std::make_integer_sequence<int, rank>>::type;
+};
+
+}  // namespace tide::detail

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ShardLayout: a group of parameters on a mesh, checked and measured by the compiler.
+//
+//   using Layout = tide::ShardLayout<llama3_8b::block, tide::Mesh<1, 4>>;
+//   static_assert(Layout::slot_bytes == 436'224'000);
+//
+// Laws: those of LayoutView                          (tests/layout/shard_layout.test.cpp)
+
+#pragma once
+
+#include <tide/layout/coalesce.hpp>
+#include <tide/layout/detail/static_layout.hpp>  // GroupRules, MeshRules, PolicyRules, TensorOf
+#include <tide/layout/fixed_string.hpp>          // FixedString
+#include <tide/layout/layout_rules.hpp>          // require
+#include <tide/layout/layout_view.hpp>           // LayoutView
+
+namespace tide {
+
+/// The compile-time door to layouts; `DynamicLayout` is the run-time one. Both give a `LayoutView`.
+///
+/// @tparam Group    a `constexpr` variable made by `tide::group`, passed by reference
+/// @tparam M        a `Mesh`; with `dynamic` sizes the rules that need them are checked in the constructor
+/// @tparam Pack     a `Packing`: `TightPacking` or `Fsdp2Packing`
+/// @tparam Storage  how parameters lie in a slot
+template <const auto& Group, class M, class Pack = TightPacking, class Storage = DenseStorage<>>
+class ShardLayout : detail::PolicyRules<Group, M, Pack, Storage>,
+                    detail::GroupRules<Group>,
+                    detail::MeshRules<Group, M> {
+ public:
+  using mesh_type = M;
+  static constexpr const auto& group = Group;
+
+  /// Bytes of a gather slot: every parameter dense, in its gathered element.
+  static constexpr index_t slot_bytes =
+      LayoutView{Group.view(), {}, Pack::rule, Storage::alignment}.bytes(Buffer::slot);
+  /// Bytes of static gradient storage: every gradient dense, in its gradient element.
+  static constexpr index_t gradient_bytes =
+      LayoutView{Group.view(), {}, Pack::rule, Storage::alignment}.bytes(Buffer::gradients);
+
+  /// The layout on the static mesh.
+  constexpr ShardLayout() requires(M::is_static) = default;
+
+  /// The layout on a mesh given at run time.
+  /// @throws Error (Errc::layout) when the group cannot be cut over that many ranks
+  constexpr explicit ShardLayout(M mesh) : mesh_(mesh) {
+    if constexpr (!M::is_static) require(Group.view(), mesh.ranks());
+  }
+
+  /// The layout on the mesh of a fabric.
+  /// @throws Error (Errc::mismatch) when a static size differs; Error (Errc::layout) as above
+  [[nodiscard]] static constexpr ShardLayout on(MeshShape mesh) {
+    return ShardLayout(M(mesh.nodes, mesh.ranks_per_node));
+  }
+
+  [[nodiscard]] constexpr MeshShape mesh() const noexcept { return mesh_.shape(); }
+  [[nodiscard]] constexpr LayoutView view() const noexcept {
+    return {Group.view(), mesh_.shape(), Pack::rule, Storage::alignment};
+  }
+
+  /// The position of the parameter called `Text`; a tied name gives the parameter that owns the storage.
+  template <FixedString Text>
+  [[nodiscard]] static consteval ParameterIndex index() noexcept {
+    constexpr auto found = Group.view().find(Text.view());
+    static_assert(found.has_value(), "tide::ShardLayout: the group has no parameter of this name.");
+    return found.value_or(ParameterIndex{0});
+  }
+
+  /// `TensorView<Element, Extents...>` of the parameter called `Text`, in its gathered element.
+  template <FixedString Text>
+  using tensor = typename detail::TensorOf<Group, index<Text>().value, detail::GatheredElement>::type;
+
+  /// The same in its gradient element.
+  template <FixedString Text>
+  using gradient_tensor = typename detail::TensorOf<Group, index<Text>().value, detail::GradientElement>::type;
+
+ private:
+  M mesh_{};
+};
+
+}  // namespace tide

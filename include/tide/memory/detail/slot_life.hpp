@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The state machine behind SlotPool: who holds which slot, and after which event the next may write to it.
+
+#pragma once
+
+#include <tide/core/index.hpp>     // SlotIndex
+#include <tide/fabric/fabric.hpp>  // FabricPort, Event
+
+#include <string>
+#include <vector>
+
+namespace tide::detail {
+
+class SlotLife {
+ public:
+  static constexpr std::int32_t nobody = -1;
+  static constexpr std::int32_t somebody = -2;  // held, but by no pipeline yet
+
+  SlotLife(FabricPort& port, index_t depth, index_t slot_bytes)
+      : port_(&port), slot_bytes_(slot_bytes), slots_(static_cast<std::size_t>(depth)) {
+    offset_ = port.reserve(depth * slot_bytes, 256);
+  }
+
+  [[nodiscard]] FabricPort& port() const noexcept { return *port_; }
+  [[nodiscard]] index_t slot_bytes() const noexcept { return slot_bytes_; }
+  [[nodiscard]] index_t offset(SlotIndex slot) const noexcept { return offset_ + slot.value * slot_bytes_; }
+  [[nodiscard]] std::byte* data(SlotIndex slot) const noexcept { return port_->arena() + offset(slot); }
+
+  // The free slot that was released first, so that its last reader is likely done.
+  [[nodiscard]] SlotIndex acquire(StreamRef stream) {
+    require_sound();
+    std::size_t best = slots_.size();
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].holder == nobody && (best == slots_.size() || slots_[i].released < slots_[best].released)) best = i;
+    }
+    if (best == slots_.size()) {
+      port_->refuse(Errc::capacity,
+                    detail::text({"tide::SlotPool: a slot must be released before another group is gathered; all ",
+                                  slots_.size(), " are held."}));
+    }
+    if (slots_[best].last_reader.valid()) port_->wait(stream, slots_[best].last_reader);
+    slots_[best].holder = somebody;
+    return SlotIndex{static_cast<index_t>(best)};
+  }
+
+  // Refuses a second gather of a pipeline whose handle still lives.
+  void require_released(std::int32_t pipeline, const std::string& label) {
+    require_sound();
+    for (const Slot& slot : slots_) {
+      if (slot.holder != pipeline) continue;
+      port_->refuse(Errc::order,
+                    detail::text({"tide::AllGather: the handle of a gather must be released before the next one; ",
+                                  label, " still lives."}));
+    }
+  }
+
+  void hold(SlotIndex slot, std::int32_t pipeline) noexcept { at(slot).holder = pipeline; }
+
+  // The slot may be written again after `last_reader`.
+  void release(SlotIndex slot, Event last_reader) noexcept { at(slot) = {nobody, ++releases_, last_reader}; }
+  void give_back(SlotIndex slot) noexcept { at(slot).holder = nobody; }
+
+  // A handle went without saying when its last reader is done: nobody can know when the slot is free.
+  void poison(const std::string& label) noexcept {
+    if (poisoned_.empty()) poisoned_ = label;
+  }
+
+  void require_sound() {
+    if (poisoned_.empty()) return;
+    port_->refuse(Errc::order, detail::text({"tide::SlotPool: a handle must be released before it is destroyed; ",
+                                             poisoned_, " was not."}));
+  }
+
+ private:
+  struct Slot {
+    std::int32_t holder = nobody;
+    std::uint64_t released = 0;
+    Event last_reader{};
+  };
+
+  [[nodiscard]] Slot& at(SlotIndex slot) noexcept { return slots_[static_cast<std::size_t>(slot.value)]; }
+
+  FabricPort* port_;
+  index_t slot_bytes_;
+  index_t offset_ = 0;
+  std::vector<Slot> slots_;
+  std::uint64_t releases_ = 0;
+  std::string poisoned_;
+};
+
+}  // namespace tide::detail

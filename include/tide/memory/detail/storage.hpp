@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What typed storage has in common: a range of the arena, and the element types of a layout's buffers.
+
+#pragma once
+
+#include <tide/fabric/fabric.hpp>          // FabricPort
+#include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
+#include <tide/layout/shard_layout.hpp>    // ShardLayout
+
+#include <algorithm>
+#include <type_traits>
+
+namespace tide::detail {
+
+// A range of the arena, at the same offset on every rank.
+class ArenaStorage {
+ public:
+  ArenaStorage(FabricPort& port, index_t bytes)
+      : port_(&port), offset_(port.reserve(std::max<index_t>(bytes, 1), 256)) {}
+
+  // @throws Error (Errc::order) before init
+  [[nodiscard]] std::byte* data() const {
+    if (port_->arena() == nullptr) {
+      raise(Errc::order, "tide::Shards: storage in the arena has no memory before init of its fabric.");
+    }
+    return port_->arena() + offset_;
+  }
+  [[nodiscard]] FabricPort& port() const noexcept { return *port_; }
+
+ private:
+  FabricPort* port_;
+  index_t offset_;
+};
+
+// A static layout on the mesh of a fabric; a DynamicLayout cannot be made from a mesh alone.
+template <class Layout>
+[[nodiscard]] Layout layout_on(const FabricPort& fabric) {
+  static_assert(!std::is_same_v<Layout, DynamicLayout>, "tide::DynamicLayout: pass the layout to the constructor.");
+  return Layout::on(fabric.mesh());
+}
+
+// The element of a parameter's shard: f32 in masters, the gathered element in shards.
+template <class Layout, Buffer Which, FixedString Text>
+using shard_element =
+    std::conditional_t<Which == Buffer::masters, f32, typename Layout::template tensor<Text>::element_type>;
+
+}  // namespace tide::detail

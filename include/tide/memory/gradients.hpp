@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gradients: the whole gradients of one group on a rank, what a reduce-scatter reads.
+//
+//   Gradients<Layout>      all behind one base, as the layout says: blocks coalesce into few copies
+//   GradientTable<Layout>  each behind a pointer of its own: at least one copy per parameter and peer, slower
+//
+// Laws                                               (tests/memory/gradients.test.cpp)
+//   missing   a gradient declared missing counts as zeros; the op sequence stays as it is
+//   refused   a null pointer that was not declared missing, overlap, and too little alignment, each by name
+
+#pragma once
+
+#include <tide/memory/detail/storage.hpp>  // ArenaStorage
+#include <tide/memory/detail/zeros.hpp>    // Zeros
+
+#include <vector>
+
+namespace tide {
+
+/// Gradients in static storage in the arena. Construct before `init`; use after.
+template <class Layout>
+class Gradients {
+ public:
+  explicit Gradients(FabricPort& fabric) : Gradients(fabric, detail::layout_on<Layout>(fabric)) {}
+  Gradients(FabricPort& fabric, Layout layout)
+      : storage_(fabric, layout.view().bytes(Buffer::gradients)),
+        layout_(std::move(layout)),
+        missing_(static_cast<std::size_t>(layout_.view().group.size()), 0) {}
+
+  [[nodiscard]] std::byte* data() const { return storage_.data(); }
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+
+  /// The gradient of the parameter called `Text`, with static extents.
+  template <FixedString Text>
+  [[nodiscard]] auto get() const {
+    using Tensor = typename Layout::template gradient_tensor<Text>;
+    return Tensor(reinterpret_cast<typename Tensor::element_type*>(at(Layout::template index<Text>())));
+  }
+
+  /// The first byte of a parameter's gradient.
+  [[nodiscard]] std::byte* at(ParameterIndex parameter) const {
+    return data() + layout_.view().piece(parameter, Rank{0}).start[static_cast<std::size_t>(Buffer::gradients)];
+  }
+
+  /// Declares that a parameter got no gradient for the next reduce: its storage is zeroed by that call.
+  void missing(ParameterIndex parameter) { missing_[static_cast<std::size_t>(parameter.value)] = 1; }
+  template <FixedString Text>
+  void missing() {
+    missing(Layout::template index<Text>());
+  }
+
+  /// Calls `f` for each parameter that was declared missing, and forgets it.
+  template <class F>
+  void take_missing(F f) {
+    for (std::size_t i = 0; i < missing_.size(); ++i) {
+      if (missing_[i] != 0) f(ParameterIndex{static_cast<index_t>(i)});
+      missing_[i] = 0;
+    }
+  }
+
+ private:
+  detail::ArenaStorage storage_;
+  Layout layout_;
+  std::vector<char> missing_;
+};
+
+/// Pointers to gradients that lie wherever the user's framework put them.
+///
+/// Choose it when gradients cannot be placed; `Gradients` needs far fewer copies.
+template <class Layout>
+class GradientTable {
+ public:
+  explicit GradientTable(Layout layout)
+      : layout_(std::move(layout)), zeros_(largest(layout_.view())), pointers_(size(), nullptr) {}
+  GradientTable() requires(Layout::mesh_type::is_static) : GradientTable(Layout{}) {}
+
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+
+  /// Where the dense, row-major gradient of a parameter lies until `gradients_free`.
+  void set(ParameterIndex parameter, const void* gradient) {
+    pointers_[static_cast<std::size_t>(parameter.value)] = gradient;
+  }
+  template <FixedString Text>
+  void set(const typename Layout::template gradient_tensor<Text>::element_type* gradient) {
+    set(Layout::template index<Text>(), gradient);
+  }
+
+  /// Declares that a parameter got no gradient: it counts as zeros until it is set again.
+  void missing(ParameterIndex parameter) { set(parameter, zeros_.data()); }
+  template <FixedString Text>
+  void missing() {
+    missing(Layout::template index<Text>());
+  }
+
+  [[nodiscard]] bool is_missing(ParameterIndex parameter) const noexcept {
+    return pointers_[static_cast<std::size_t>(parameter.value)] == zeros_.data();
+  }
+  [[nodiscard]] const std::vector<const void*>& pointers() const noexcept { return pointers_; }
+
+ private:
+  [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(layout_.view().group.size()); }
+
+  // Bytes of the largest gradient.
+  [[nodiscard]] static index_t largest(const LayoutView& view) {
+    index_t bytes = 1;
+    for (const Parameter& parameter : view.group.parameters) {
+      bytes = std::max(bytes, parameter.shape.elements() * static_cast<index_t>(size_bytes(parameter.gradient)));
+    }
+    return bytes;
+  }
+
+  Layout layout_;
+  detail::Zeros zeros_;
+  std::vector<const void*> pointers_;
+};
+
+}  // namespace tide

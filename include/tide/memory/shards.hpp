@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shards: a rank's packed shards of one group, typed by the layout.
+//
+//   Shards<Layout>         in the gathered element: what a gather reads        |w w w|..|b|
+//   MasterShards<Layout>   in f32: master weights, and what a reduce writes
+//
+// Laws                                               (tests/memory/shards.test.cpp)
+//   the shard memory that the user writes is the memory that is sent; tied names are the same memory
+
+#pragma once
+
+#include <tide/fabric/fabric.hpp>          // FabricPort
+#include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
+#include <tide/layout/shard_layout.hpp>    // ShardLayout
+#include <tide/memory/detail/storage.hpp>  // ArenaStorage
+
+#include <span>
+
+namespace tide {
+
+/// Which buffer of a layout a `ShardsView` is of.
+template <class Layout, Buffer Which>
+class ShardsView;
+
+/// Packed shards somewhere in memory of the own rank; does not own them.
+///
+/// @tparam Which  Buffer::shards (gathered element) or Buffer::masters (f32)
+template <class Layout, Buffer Which>
+class ShardsView {
+  static_assert(Which == Buffer::shards || Which == Buffer::masters,
+                "tide::ShardsView: Which must be Buffer::shards or Buffer::masters.");
+
+ public:
+  /// Memory of `bytes(layout, rank)` bytes, aligned to 16 bytes (or to the elements where the packing pads nothing).
+  constexpr ShardsView(void* data, const Layout& layout, Rank rank) noexcept
+      : data_(static_cast<std::byte*>(data)), layout_(layout), rank_(rank) {}
+
+  /// Bytes that a rank's packed shards take.
+  [[nodiscard]] static constexpr index_t bytes(const Layout& layout, Rank rank) {
+    return layout.view().bytes(Which, rank);
+  }
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] index_t bytes() const { return bytes(layout_, rank_); }
+  [[nodiscard]] Rank rank() const noexcept { return rank_; }
+
+  /// The own rows of the parameter called `Text`, back to back; empty when this rank owns none.
+  template <FixedString Text>
+  [[nodiscard]] auto get() const {
+    using T = detail::shard_element<Layout, Which, Text>;
+    const Piece piece = layout_.view().piece(Layout::template index<Text>(), rank_);
+    return std::span<T>(reinterpret_cast<T*>(data_ + piece.offset(Which)), static_cast<std::size_t>(piece.elements()));
+  }
+
+  /// The bytes of a parameter's own rows.
+  [[nodiscard]] std::span<std::byte> bytes_of(ParameterIndex parameter) const {
+    const Piece piece = layout_.view().piece(parameter, rank_);
+    return {data_ + piece.offset(Which), static_cast<std::size_t>(piece.bytes(Which))};
+  }
+
+ private:
+  std::byte* data_;
+  Layout layout_;
+  Rank rank_;
+};
+
+/// Packed shards in the arena of a fabric. Construct before `init`; use after.
+template <class Layout, Buffer Which = Buffer::shards>
+class Shards {
+ public:
+  /// @throws Error as the constructor of the layout, or (Errc::order) after `init`
+  explicit Shards(FabricPort& fabric) : Shards(fabric, detail::layout_on<Layout>(fabric)) {}
+  Shards(FabricPort& fabric, Layout layout)
+      : storage_(fabric, layout.view().max_bytes(Which)), layout_(std::move(layout)) {}
+
+  [[nodiscard]] ShardsView<Layout, Which> view() const { return {storage_.data(), layout_, storage_.port().rank()}; }
+  operator ShardsView<Layout, Which>() const { return view(); }  // NOLINT: a storage is used where a view is asked for
+
+  template <FixedString Text>
+  [[nodiscard]] auto get() const {
+    return view().template get<Text>();
+  }
+  [[nodiscard]] std::byte* data() const { return storage_.data(); }
+
+ private:
+  detail::ArenaStorage storage_;
+  Layout layout_;
+};
+
+/// f32 shards: master weights, reduced gradients.
+template <class Layout>
+using MasterShards = Shards<Layout, Buffer::masters>;
+
+}  // namespace tide

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SlotPool: the slots that gathered parameters live in, shared by all groups of a model.
+//
+//   free -> gathering -> full -> free         each edge waits for the last reader
+//
+// Laws                                               (tests/memory/slot_pool.test.cpp)
+//   largest     a slot holds the largest group, so every group fits every slot
+//   no alias    a slot that somebody holds is never given away; asking for more than there are is an error
+//   constant    Depth x slot bytes, known before the run; nothing grows with steps or groups
+
+#pragma once
+
+#include <tide/core/tags.hpp>                // Depth
+#include <tide/memory/detail/slot_life.hpp>  // SlotLife
+#include <tide/memory/detail/storage.hpp>    // layout_on
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace tide {
+
+/// A slot that somebody holds. Moves; gives the slot back when destroyed unused.
+class SlotLease {
+ public:
+  SlotLease(detail::SlotLife& life, SlotIndex slot) noexcept : life_(&life), slot_(slot) {}
+  SlotLease(SlotLease&& other) noexcept : life_(std::exchange(other.life_, nullptr)), slot_(other.slot_) {}
+  SlotLease& operator=(SlotLease&& other) noexcept {
+    std::swap(life_, other.life_);
+    std::swap(slot_, other.slot_);
+    return *this;
+  }
+  ~SlotLease() {
+    if (life_ != nullptr) life_->give_back(slot_);
+  }
+
+  [[nodiscard]] SlotIndex slot() const noexcept { return slot_; }
+  [[nodiscard]] detail::SlotLife& life() const noexcept { return *life_; }
+  /// Hands the duty to release over to the caller.
+  SlotIndex take() noexcept {
+    life_ = nullptr;
+    return slot_;
+  }
+
+ private:
+  detail::SlotLife* life_;
+  SlotIndex slot_;
+};
+
+/// `Count::value` slots of the largest of `Layouts`. Construct before `init`; outlives the pipelines that use it.
+///
+/// @tparam Count    `Depth<N>`: groups that may be gathered at once; prefetching one ahead needs 2
+/// @tparam Layouts  every layout that will be gathered into the pool
+template <class Count, class... Layouts>
+class SlotPool {
+  static_assert(sizeof...(Layouts) > 0, "tide::SlotPool: name at least one layout.");
+
+ public:
+  static constexpr index_t depth = Count::value;
+
+  /// @throws Error (Errc::order) after `init`
+  explicit SlotPool(FabricPort& fabric) : SlotPool(fabric, detail::layout_on<Layouts>(fabric)...) {}
+  explicit SlotPool(FabricPort& fabric, const Layouts&... layouts)
+      : life_(fabric, depth, std::max({layouts.view().bytes(Buffer::slot)...})) {}
+
+  /// Whether groups of a layout fit.
+  template <class Layout>
+  static constexpr bool holds = (std::is_same_v<Layout, Layouts> || ...);
+
+  /// Bytes of a slot.
+  [[nodiscard]] index_t slot_bytes() const noexcept { return life_.slot_bytes(); }
+  /// Bytes of all slots.
+  [[nodiscard]] index_t bytes() const noexcept { return depth * slot_bytes(); }
+
+  /// The next free slot; later work on `stream` waits for its last reader.
+  /// @throws Error (Errc::capacity) when all slots are held, (Errc::order) when a handle was dropped without release
+  template <class Stream>
+  [[nodiscard]] SlotLease acquire(Stream& stream) {
+    return SlotLease(life_, life_.acquire(stream.ref()));
+  }
+
+  [[nodiscard]] detail::SlotLife& life() noexcept { return life_; }
+
+ private:
+  detail::SlotLife life_;
+};
+
+}  // namespace tide

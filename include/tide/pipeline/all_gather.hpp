@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AllGather: delivers the shards of all ranks straight into per-parameter storage, in one slot of every rank.
+//
+//   using Gather = tide::AllGather<Layout, tide::UnicastTransport>;
+//   Gather gather{fabric, slots};
+//   fabric.init();
+//   auto params = gather.enqueue(shards, stream);
+//
+// Laws                                               (tests/pipeline/all_gather.test.cpp)
+//   delivery   every rank's parameter equals the concatenation of the shards, bit for bit; no other byte changes
+//   no copy    no byte is written twice, and nothing is allocated in a step
+
+#pragma once
+
+#include <tide/memory/shards.hpp>                 // ShardsView
+#include <tide/memory/slot_pool.hpp>              // SlotPool
+#include <tide/pipeline/detail/gather_plans.hpp>  // gather_collective
+#include <tide/pipeline/gathered.hpp>             // Gathered
+#include <tide/pipeline/own_block.hpp>            // OwnBlockView
+#include <tide/plan/tally.hpp>                    // driver_calls
+
+#include <optional>
+#include <string>
+
+namespace tide {
+
+/// Says that the caller has written the own block into the slot: `gather.enqueue(tide::in_place, stream)`.
+struct InPlace {};
+inline constexpr InPlace in_place{};
+
+/// @tparam Layout  `ShardLayout` or `DynamicLayout`
+/// @tparam Intra   a Transport: how blocks move inside a node
+/// @tparam Inter   how blocks cross nodes: `SingleNode`
+template <class Layout, class Intra, class Inter = SingleNode>
+class AllGather {
+  static_assert(Transport<Intra>,
+                "tide::AllGather: Intra must be a Transport; UnicastTransport or MulticastTransport.");
+  static_assert(std::is_same_v<Inter, SingleNode>, "tide::AllGather: Inter must be SingleNode.");
+  static_assert(detail::fits_single_node<Layout>, "tide::AllGather: SingleNode needs a mesh of one node.");
+
+ public:
+  /// Bytes of a slot, where the layout is static.
+  static constexpr index_t slot_bytes = detail::static_slot_bytes<Layout>;
+
+  /// Copies, memory operations, launches and events that a GPU is asked for when shards are gathered; the largest over
+  /// ranks. Where the layout is static.
+  static constexpr index_t driver_calls = detail::gather_driver_calls<Layout, Intra>;
+
+  /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
+  /// @param label  what errors call the group; by default its first parameter
+  /// @throws Error (Errc::layout, Errc::mismatch) when the layout does not fit the mesh, (Errc::argument) when the
+  /// fabric
+  ///         cannot do what `Intra` needs
+  template <class F, class Pool>
+  AllGather(F& fabric, Pool& pool, std::string label = {})
+      : AllGather(fabric, pool, detail::layout_on<Layout>(fabric), std::move(label)) {}
+  template <class F, class Pool>
+  AllGather(F& fabric, Pool& pool, Layout layout, std::string label = {})
+      : port_(&fabric), life_(&pool.life()), layout_(std::move(layout)) {
+    static_assert(Fabric<F>, "tide::AllGather: the first argument must be a Fabric; HostFabric.");
+    static_assert(Pool::template holds<Layout>,
+                  "tide::AllGather: the pool must be made for the layout; name it in SlotPool.");
+    label_ = detail::operation_label("gather", layout_.view(), std::move(label));
+    detail::require_fabric(fabric, layout_.view(), Intra::capability, Intra::name);
+    const SignalWords words{layout_.view().mesh.ranks()};
+    std::vector<PlanVariant> variants;
+    for (const OwnBlock own : {Intra::own_block, OwnBlock::in_place, OwnBlock::cast}) {
+      variants.push_back(detail::gather_variant<F, Layout, Intra>(layout_.view(), own, fabric.rank()));
+    }
+    program_ = fabric.attach(std::move(variants), {fabric.reserve(words.bytes(), 256), 0}, label_);
+  }
+
+  /// Gathers shards in the gathered element. Work on `stream` so far comes before; later work sees the parameters.
+  /// @throws Error (Errc::argument) for shards of another rank, a null pointer or one below the elements' alignment,
+  ///         (Errc::capacity) when all slots are held, (Errc::order) while the last handle lives
+  template <class Stream>
+  [[nodiscard]] Gathered<Layout> enqueue(const ShardsView<Layout, Buffer::shards>& shards, Stream& stream) {
+    Bindings bindings;
+    bindings.shards = shards.data();
+    detail::require_packed(*port_, layout_.view(), Buffer::shards, shards.data(), shards.rank(), label_);
+    return launch(0, bindings, acquire(stream), stream);
+  }
+
+  /// Gathers f32 master shards: the cast writes the own block into its slot, and peers are served from there.
+  template <class Stream>
+  [[nodiscard]] Gathered<Layout> enqueue(const ShardsView<Layout, Buffer::masters>& masters, Stream& stream) {
+    Bindings bindings;
+    bindings.master = masters.data();
+    detail::require_packed(*port_, layout_.view(), Buffer::masters, masters.data(), masters.rank(), label_);
+    return launch(2, bindings, acquire(stream), stream);
+  }
+
+  /// The same from storage.
+  template <Buffer Which, class Stream>
+  [[nodiscard]] Gathered<Layout> enqueue(const Shards<Layout, Which>& shards, Stream& stream) {
+    return enqueue(shards.view(), stream);
+  }
+
+  /// Where the own block lies in a slot that was acquired for it; write there on the stream of `slots.acquire(stream)`,
+  /// or after it is synchronized, and then enqueue `in_place`.
+  [[nodiscard]] OwnBlockView<Layout> own_block(SlotLease slot) {
+    life_->require_released(program_, label_);
+    own_.emplace(std::move(slot));
+    return OwnBlockView<Layout>(life_->data(own_->slot()), layout_, port_->rank());
+  }
+
+  /// Gathers the block that the caller has written in place: no byte of it moves here.
+  /// @throws Error (Errc::order) when `own_block` was not called before
+  template <class Stream>
+  [[nodiscard]] Gathered<Layout> enqueue(InPlace, Stream& stream) {
+    if (!own_) port_->refuse(Errc::order, "tide::AllGather: own_block must be called before a gather in place.");
+    SlotLease slot = std::move(*own_);
+    own_.reset();
+    return launch(1, {}, std::move(slot), stream);
+  }
+
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+
+ private:
+  template <class Stream>
+  [[nodiscard]] SlotLease acquire(Stream& stream) {
+    life_->require_released(program_, label_);
+    return SlotLease(*life_, life_->acquire(stream.ref()));
+  }
+
+  template <class Stream>
+  [[nodiscard]] Gathered<Layout> launch(std::int32_t variant, Bindings bindings, SlotLease lease, Stream& stream) {
+    bindings.slot = lease.slot().value;
+    bindings.slot_offset = life_->offset(lease.slot());
+    port_->launch(program_, variant, bindings, stream.ref());
+    const SlotIndex slot = lease.take();
+    life_->hold(slot, program_);
+    return Gathered<Layout>(*life_, slot, layout_, port_->exit_event(program_, ExitKind::complete), label_);
+  }
+
+  FabricPort* port_;
+  detail::SlotLife* life_;
+  Layout layout_;
+  std::string label_;
+  std::int32_t program_ = -1;
+  std::optional<SlotLease> own_;
+};
+
+}  // namespace tide

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The collectives and plans of AllGather.
+
+#pragma once
+
+#include <tide/pipeline/detail/kernel_code.hpp>      // kernel_code
+#include <tide/pipeline/detail/pipeline_checks.hpp>  // operation_label
+#include <tide/plan/kernels.hpp>                     // fill_kernels
+#include <tide/plan/tally.hpp>                       // driver_calls
+#include <tide/transport/transport.hpp>              // Transport
+
+#include <vector>
+
+namespace tide::detail {
+
+[[nodiscard]] constexpr Collective gather_collective(const LayoutView& layout, OwnBlock own) {
+  Collective collective;
+  collective.layout = layout;
+  collective.operation = Operation::gather;
+  collective.own = own;
+  fill_kernels(collective);
+  return collective;
+}
+
+template <class F, class Layout, class Intra>
+[[nodiscard]] PlanVariant gather_variant(const LayoutView& layout, OwnBlock own, Rank rank) {
+  Collective collective = gather_collective(layout, own);
+  Plan plan = Intra::gather(collective, rank);
+  std::vector<KernelCode> code = kernel_code<F, Layout, Kernel::Kind::cast>(collective);
+  return {std::move(collective), std::move(plan), std::move(code)};
+}
+
+// Of a static layout.
+template <class Layout, class Intra>
+inline constexpr index_t gather_driver_calls = [] {
+  const Collective collective = gather_collective(Layout{}.view(), Intra::own_block);
+  std::vector<Plan> plans;
+  for (index_t r = 0; r < collective.ranks(); ++r) plans.push_back(Intra::gather(collective, Rank{r}));
+  return driver_calls(collective, plans);
+}();
+
+}  // namespace tide::detail

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The collectives and plans of ReduceScatter.
+
+#pragma once
+
+#include <tide/pipeline/detail/kernel_code.hpp>      // kernel_code
+#include <tide/pipeline/detail/pipeline_checks.hpp>  // operation_label
+#include <tide/plan/kernels.hpp>                     // fill_kernels
+#include <tide/plan/tally.hpp>                       // driver_calls
+#include <tide/reduce/reducer.hpp>                   // Reducer
+
+#include <algorithm>
+#include <vector>
+
+namespace tide::detail {
+
+// A pool of slots, told from a label or a layout.
+template <class P>
+concept SlotSource = requires(P& pool) {
+  pool.life();
+};
+
+template <class Inbox>
+[[nodiscard]] constexpr Collective reduce_collective(const LayoutView& layout, GradientSource gradients,
+                                                     Finish finish) {
+  Collective collective;
+  collective.layout = layout;
+  collective.operation = Operation::reduce;
+  collective.gradients = gradients;
+  collective.finish = finish;
+  collective.inbox = Inbox::shape(layout);
+  fill_kernels(collective);
+  return collective;
+}
+
+template <class F, class Layout, class Reducer, class Inbox>
+[[nodiscard]] PlanVariant reduce_variant(const LayoutView& layout, GradientSource gradients, Rank rank) {
+  Collective collective = reduce_collective<Inbox>(layout, gradients, Reducer::finish);
+  Plan plan = Reducer::reduce(collective, rank);
+  std::vector<KernelCode> code = kernel_code<F, Layout, Kernel::Kind::sum, Reducer::finish>(collective);
+  return {std::move(collective), std::move(plan), std::move(code)};
+}
+
+// Of a static layout.
+template <class Layout, class Reducer, class Inbox>
+inline constexpr index_t reduce_driver_calls = [] {
+  const Collective collective = reduce_collective<Inbox>(Layout{}.view(), GradientSource::storage, Reducer::finish);
+  std::vector<Plan> plans;
+  for (index_t r = 0; r < collective.ranks(); ++r) plans.push_back(Reducer::reduce(collective, Rank{r}));
+  return driver_calls(collective, plans);
+}();
+
+// Refuses a table of gradients in which one is null, below its element's alignment, or shares a byte with another.
+class GradientCheck {
+ public:
+  explicit GradientCheck(const LayoutView& layout) : layout_(layout) {
+    ranges_.reserve(static_cast<std::size_t>(layout.group.size()));
+  }
+
+  template <class Table>
+  void operator()(FabricPort& port, const Table& table, const std::string& label) {
+    ranges_.clear();
+    for (index_t i = 0; i < layout_.group.size(); ++i) {
+      const ParameterIndex index{i};
+      const Parameter& parameter = layout_.group[index];
+      const auto element = static_cast<index_t>(size_bytes(parameter.gradient));
+      const index_t bytes = parameter.shape.elements() * element;
+      if (bytes == 0 || table.is_missing(index)) continue;
+      const void* gradient = table.pointers()[static_cast<std::size_t>(i)];
+      const auto address = reinterpret_cast<std::uintptr_t>(gradient);
+      if (gradient == nullptr) {
+        port.refuse(Errc::argument, detail::text({"tide::GradientTable: a gradient must be set or declared missing;",
+                                                  where(index, label, port)}));
+      }
+      if (address % static_cast<std::uintptr_t>(element) != 0) {
+        port.refuse(Errc::argument, detail::text({"tide::GradientTable: gradients must be aligned to their elements;",
+                                                  where(index, label, port)}));
+      }
+      ranges_.push_back({address, address + static_cast<std::uintptr_t>(bytes), index});
+    }
+    std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    for (std::size_t i = 1; i < ranges_.size(); ++i) {
+      if (ranges_[i].begin >= ranges_[i - 1].end) continue;
+      port.refuse(Errc::argument, detail::text({"tide::GradientTable: gradients must not overlap; '",
+                                                layout_.group[ranges_[i - 1].parameter].name.str(), "' and",
+                                                where(ranges_[i].parameter, label, port)}));
+    }
+  }
+
+ private:
+  struct Range {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+    ParameterIndex parameter;
+  };
+
+  [[nodiscard]] std::string where(ParameterIndex parameter, const std::string& label, const FabricPort& port) const {
+    return " parameter '" + layout_.group[parameter].name.str() + "' of " + label + " on rank " +
+           std::to_string(port.rank().value) + ".";
+  }
+
+  LayoutView layout_;
+  std::vector<Range> ranges_;  // kept, so that a step allocates nothing
+};
+
+}  // namespace tide::detail

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OwnBlockView: a rank's own rows inside a slot, where a caller writes them to gather in place.
+//
+// Test: tests/pipeline/own_block.test.cpp
+
+#pragma once
+
+#include <tide/layout/fixed_string.hpp>  // FixedString
+#include <tide/layout/layout_view.hpp>   // Piece
+
+#include <cstddef>
+#include <utility>
+
+namespace tide {
+
+/// `rows` runs of `width` elements, `pitch` elements apart: a piece inside a dense parameter.
+template <class T>
+struct StridedRows {
+  T* data = nullptr;
+  index_t rows = 0;
+  index_t width = 0;
+  index_t pitch = 0;
+
+  /// Element `column` of run `row`.
+  [[nodiscard]] T& operator()(index_t row, index_t column) const noexcept { return data[row * pitch + column]; }
+};
+
+/// The own rows of every parameter in one slot.
+template <class Layout>
+class OwnBlockView {
+ public:
+  OwnBlockView(std::byte* slot, Layout layout, Rank rank) : slot_(slot), layout_(std::move(layout)), rank_(rank) {}
+
+  /// The own rows of the parameter called `Text`; no rows where this rank owns none.
+  template <FixedString Text>
+  [[nodiscard]] auto get() const {
+    using T = typename Layout::template tensor<Text>::element_type;
+    const StridedRows<std::byte> raw = rows_of(Layout::template index<Text>());
+    constexpr auto size = static_cast<index_t>(sizeof(T));
+    return StridedRows<T>{reinterpret_cast<T*>(raw.data), raw.rows, raw.width / size, raw.pitch / size};
+  }
+
+  /// The same in bytes, for layouts read at run time.
+  [[nodiscard]] StridedRows<std::byte> rows_of(ParameterIndex parameter) const {
+    const Piece piece = layout_.view().piece(parameter, rank_);
+    const index_t size = piece.size(Buffer::slot);
+    const index_t rows = piece.width > 0 ? piece.outer : 0;
+    return {slot_ + piece.offset(Buffer::slot), rows, piece.width * size, piece.pitch * size};
+  }
+
+ private:
+  std::byte* slot_;
+  Layout layout_;
+  Rank rank_;
+};
+
+}  // namespace tide

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReduceScatter: sums the gradients of all ranks, as they lie, into fp32 shards.
+//
+//   using Reduce = tide::ReduceScatter<Layout, tide::CopyEngineReducer<>>;
+//   Reduce reduce{fabric, slots};
+//   fabric.init();
+//   auto ticket = reduce.enqueue(gradients, fp32_shards, stream);
+//   stream.wait(ticket.gradients_free);     // gradient memory may be written again
+//   stream.wait(ticket.shards_ready);       // the optimizer may read
+//
+// Laws                                               (tests/pipeline/reduce_scatter.test.cpp)
+//   sum       shard[i] = scale * tree(float(gradient of rank 0)[i], ...), each operation rounded on its own (reduce/tree.hpp)
+//   same bits whatever the chunk size, lanes, delays and repetition
+//   constant  nothing is allocated in a step; the inbox has `inbox_bytes`
+
+#pragma once
+
+#include <tide/memory/gradients.hpp>              // Gradients, GradientTable
+#include <tide/memory/shards.hpp>                 // ShardsView
+#include <tide/pipeline/detail/reduce_plans.hpp>  // reduce_collective
+#include <tide/reduce/copy_engine_reducer.hpp>    // CopyEngineReducer
+#include <tide/reduce/ring.hpp>                   // Ring
+
+#include <string>
+#include <utility>
+
+namespace tide {
+
+/// The two ends of a reduce-scatter.
+struct ReduceTicket {
+  Event gradients_free;  ///< gradient memory may be reused
+  Event shards_ready;    ///< the fp32 shards may be read
+};
+
+/// @tparam Layout  `ShardLayout` or `DynamicLayout`
+/// @tparam R       a Reducer: `CopyEngineReducer<Launch, Epilogue>`
+/// @tparam Inter   how partial sums cross nodes: `SingleNode`
+/// @tparam Box     an Inbox: where pieces wait
+template <class Layout, class R, class Inter = SingleNode, class Box = Ring<Chunks<4>, Bytes<(index_t{64} << 20)>>>
+class ReduceScatter {
+  static_assert(Reducer<R>, "tide::ReduceScatter: R must be a Reducer; CopyEngineReducer.");
+  static_assert(std::is_same_v<Inter, SingleNode>, "tide::ReduceScatter: Inter must be SingleNode.");
+  static_assert(Inbox<Box>, "tide::ReduceScatter: Box must be an Inbox; Ring.");
+  static_assert(detail::fits_single_node<Layout>, "tide::ReduceScatter: SingleNode needs a mesh of one node.");
+
+ public:
+  /// Bytes of the inbox, where the layout is static.
+  static constexpr index_t inbox_bytes = [] { return Box::shape(Layout{}.view()).bytes(); }();
+
+  /// Copies, memory operations, launches and events that a GPU is asked for; the largest over ranks. Where the layout
+  /// is static.
+  static constexpr index_t driver_calls = detail::reduce_driver_calls<Layout, R, Box>;
+
+  /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
+  /// @param label  what errors call the group; by default its first parameter
+  /// @throws Error (Errc::layout, Errc::mismatch) when the layout does not fit the mesh, (Errc::capacity) when the
+  /// inbox is
+  ///         too small
+  template <class F>
+  explicit ReduceScatter(F& fabric, std::string label = {})
+      : ReduceScatter(fabric, detail::layout_on<Layout>(fabric), std::move(label)) {}
+  template <class F>
+  ReduceScatter(F& fabric, Layout layout, std::string label = {})
+      : port_(&fabric),
+        layout_(std::move(layout)),
+        label_(detail::operation_label("reduce", layout_.view(), std::move(label))),
+        check_(layout_.view()),
+        scale_(1.0F / static_cast<float>(layout_.view().mesh.ranks())) {
+    static_assert(Fabric<F>, "tide::ReduceScatter: the first argument must be a Fabric; HostFabric.");
+    detail::require_fabric(fabric, layout_.view(), R::capability, R::name);
+    std::vector<PlanVariant> variants;
+    for (const GradientSource source : {GradientSource::storage, GradientSource::table}) {
+      variants.push_back(detail::reduce_variant<F, Layout, R, Box>(layout_.view(), source, fabric.rank()));
+    }
+    const Collective& first = variants.front().collective;
+    const ArenaPlaces places{fabric.reserve(first.words().bytes(), 256), fabric.reserve(first.inbox.bytes(), 256)};
+    program_ = fabric.attach(std::move(variants), places, label_);
+  }
+  /// The same beside a slot pool, for inboxes that use its slots; `Ring` does not.
+  template <class F, detail::SlotSource Pool>
+  ReduceScatter(F& fabric, Pool&, std::string label = {}) : ReduceScatter(fabric, std::move(label)) {}
+  template <class F, detail::SlotSource Pool>
+  ReduceScatter(F& fabric, Pool&, Layout layout, std::string label = {})
+      : ReduceScatter(fabric, std::move(layout), std::move(label)) {}
+
+  /// What the sums are multiplied with from the next call on; 1 / ranks at first, the average.
+  void scale(float factor) noexcept { scale_ = factor; }
+
+  /// Reduces gradients in static storage. Work on `stream` so far comes before; `stream` itself does not wait.
+  /// @param shards  f32 shards of the own rank; overwritten, or added to (`Accumulate`)
+  /// @throws Error (Errc::argument) for shards of another rank, a null pointer or one below 4-byte alignment
+  template <class Stream>
+  ReduceTicket enqueue(Gradients<Layout>& gradients, const ShardsView<Layout, Buffer::masters>& shards,
+                       Stream& stream) {
+    Bindings bindings = bind(shards);
+    bindings.gradients = gradients.data();
+    gradients.take_missing([&](ParameterIndex parameter) {
+      const Parameter& missing = layout_.view().group[parameter];
+      const index_t bytes = missing.shape.elements() * static_cast<index_t>(size_bytes(missing.gradient));
+      port_->zero(stream.ref(), gradients.at(parameter), bytes);
+    });
+    return launch(0, bindings, stream);
+  }
+
+  /// Reduces gradients behind a table of pointers: at least one copy per parameter and peer.
+  /// @throws Error (Errc::argument) also for a gradient that is neither set nor missing, overlaps another, or is below
+  /// its
+  ///         element's alignment
+  template <class Stream>
+  ReduceTicket enqueue(const GradientTable<Layout>& gradients, const ShardsView<Layout, Buffer::masters>& shards,
+                       Stream& stream) {
+    check_(*port_, gradients, label_);
+    Bindings bindings = bind(shards);
+    bindings.gradient_table = gradients.pointers().data();
+    return launch(1, bindings, stream);
+  }
+
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+
+ private:
+  [[nodiscard]] Bindings bind(const ShardsView<Layout, Buffer::masters>& shards) {
+    Bindings bindings;
+    detail::require_packed(*port_, layout_.view(), Buffer::masters, shards.data(), shards.rank(), label_);
+    bindings.output = shards.data();
+    bindings.scale = scale_;
+    return bindings;
+  }
+
+  template <class Stream>
+  ReduceTicket launch(std::int32_t variant, const Bindings& bindings, Stream& stream) {
+    port_->launch(program_, variant, bindings, stream.ref());
+    return {port_->exit_event(program_, ExitKind::gradients_free), port_->exit_event(program_, ExitKind::shards_ready)};
+  }
+
+  FabricPort* port_;
+  Layout layout_;
+  std::string label_;
+  detail::GradientCheck check_;
+  float scale_;
+  std::int32_t program_ = -1;
+};
+
+}  // namespace tide

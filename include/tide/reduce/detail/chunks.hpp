@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cutting the output of one rank into the chunks of a ring. A chunk covers `chunk_elements` elements of the packed
+// output; a piece keeps the spacing of the output, so that one number locates an element in both.
+
+#pragma once
+
+#include <tide/layout/coalesce.hpp>  // coalesce, coalesce_each_parameter
+#include <tide/plan/kernels.hpp>     // name_kernels
+
+#include <algorithm>
+#include <vector>
+
+namespace tide::detail {
+
+// The part of a gradients -> output block whose output bytes lie in [begin, end): a part of a row, whole rows, a part
+// of a row. Rows touch in the packed output.
+constexpr void append_range(std::vector<Block>& list, const Block& block, index_t begin, index_t end) {
+  const index_t first = std::max(begin, block.target) - block.target;
+  const index_t last = std::min(end, block.target + block.target_bytes()) - block.target;
+  for (index_t at = first; at < last;) {
+    const index_t row = at / block.target_width;
+    const index_t inside = at % block.target_width;
+    const bool whole = inside == 0 && last - at >= block.target_width;
+    const index_t rows = whole ? (last - at) / block.target_width : 1;
+    const index_t bytes = whole ? block.target_width : std::min(block.target_width - inside, last - at);
+    Block part = block;
+    part.rows = rows;
+    part.target_width = bytes;
+    part.source_width = bytes / 4 * (block.source_width / (block.target_width / 4));
+    part.target = block.target + at;
+    part.source =
+        block.source + row * block.source_pitch + inside / 4 * (block.source_width / (block.target_width / 4));
+    list.push_back(part);
+    at += rows * bytes;
+  }
+}
+
+// The blocks of one owner's gradients, by chunk: as the owner sums them (`sums`), and as a peer pushes them (`pushes`,
+// with targets inside the piece).
+struct OwnerChunk {
+  std::vector<Block> sums{};
+  std::vector<Block> pushes{};
+};
+
+// The blocks of a chunk, from gradients -> output blocks: coalesced where every element takes the same room in a piece;
+// else row by row, since elements of unlike size must not merge.
+[[nodiscard]] constexpr OwnerChunk make_chunk(const Collective& collective, const std::vector<Block>& blocks,
+                                              index_t begin) {
+  OwnerChunk chunk;
+  bool even = true;
+  for (const Parameter& parameter : collective.layout.group.parameters) {
+    even = even && static_cast<index_t>(size_bytes(parameter.gradient)) == collective.inbox.element_bytes;
+  }
+  if (even && collective.gradients == GradientSource::table) {
+    chunk.sums = coalesce_each_parameter(blocks);
+  } else if (even) {
+    chunk.sums = coalesce(blocks);
+  } else {
+    for (const Block& block : blocks) {
+      for (index_t row = 0; row < block.rows; ++row) {
+        Block one = block;
+        one.rows = 1;
+        one.source += row * block.source_pitch;
+        one.target += row * block.target_pitch;
+        chunk.sums.push_back(one);
+      }
+    }
+  }
+  for (Block block : chunk.sums) {
+    block.target = (block.target - begin) / 4 * collective.inbox.element_bytes;
+    block.target_pitch = block.target_pitch / 4 * collective.inbox.element_bytes;
+    block.target_width = block.source_width;
+    block.kind = 0;
+    chunk.pushes.push_back(block);
+  }
+  return chunk;
+}
+
+// All chunks of one owner; a range that holds nothing but padding makes no chunk.
+[[nodiscard]] constexpr std::vector<OwnerChunk> owner_chunks(const Collective& collective, Rank owner) {
+  std::vector<Block> blocks = collective.layout.blocks(owner, Buffer::gradients, Buffer::output);
+  name_kernels(blocks, collective);
+  const index_t chunk_bytes = collective.inbox.chunk_elements * 4;
+  const index_t bytes = collective.layout.bytes(Buffer::output, owner);
+  std::vector<OwnerChunk> chunks;
+  std::size_t next = 0;
+  for (index_t begin = 0; begin < bytes; begin += chunk_bytes) {
+    const index_t end = begin + chunk_bytes;
+    std::vector<Block> parts;
+    for (std::size_t b = next; b < blocks.size() && blocks[b].target < end; ++b) {
+      append_range(parts, blocks[b], begin, end);
+      if (blocks[b].target + blocks[b].target_bytes() <= end) next = b + 1;
+    }
+    if (!parts.empty()) chunks.push_back(make_chunk(collective, parts, begin));
+  }
+  return chunks;
+}
+
+}  // namespace tide::detail

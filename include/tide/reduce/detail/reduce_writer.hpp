@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The plan of CopyEngineReducer. Credits are sent only for chunks that somebody waits for: a chunk c may be pushed when
+// the chunk that was in its place before has been summed, in this run or in the last one.
+
+#pragma once
+
+#include <tide/plan/plan_builder.hpp>     // PlanBuilder
+#include <tide/reduce/detail/chunks.hpp>  // owner_chunks
+
+#include <utility>
+#include <vector>
+
+namespace tide::detail {
+
+// The credits that a pusher of `chunks` chunks waits for before each push; `none` where an earlier wait covers it.
+class Credits {
+ public:
+  static constexpr index_t none = INT64_MIN;
+
+  constexpr Credits(index_t chunks, index_t places) : before_(static_cast<std::size_t>(chunks), none) {
+    index_t waited = none;
+    for (index_t c = 0; c < chunks; ++c) {
+      // The value of credit is chunk + 1; in the last run, counted from this one, chunk + 1 - chunks.
+      const index_t value = c >= places ? c - places + 1 : last_in(c, chunks, places) + 1 - chunks;
+      if (value > waited) before_[static_cast<std::size_t>(c)] = waited = value;
+    }
+  }
+
+  [[nodiscard]] constexpr index_t before(index_t chunk) const noexcept {
+    return before_[static_cast<std::size_t>(chunk)];
+  }
+
+  // Whether the reader has to tell that it has summed `chunk`.
+  [[nodiscard]] constexpr bool wanted(index_t chunk) const noexcept {
+    const auto chunks = static_cast<index_t>(before_.size());
+    for (const index_t value : before_) {
+      if (value != none && (value == chunk + 1 || value == chunk + 1 - chunks)) return true;
+    }
+    return false;
+  }
+
+ private:
+  // The last chunk of a run that lies in the place of chunk c.
+  [[nodiscard]] static constexpr index_t last_in(index_t c, index_t chunks, index_t places) noexcept {
+    return c + (chunks - 1 - c) / places * places;
+  }
+
+  std::vector<index_t> before_;
+};
+
+class ReduceWriter {
+ public:
+  constexpr ReduceWriter(const Collective& collective, Rank rank)
+      : plan_(collective, rank), words_(collective.words()), ranks_(collective.ranks()) {
+    for (index_t k = 0; k < ranks_; ++k) {
+      const Rank owner = peer(k);
+      owners_.push_back({owner, owner_chunks(collective, owner), {}});
+      if (k > 0 && !owners_.back().chunks.empty()) {
+        owners_.back().lane = plan_.lane(LaneKind::push, k);
+      }
+    }
+    sum_ = plan_.lane(LaneKind::sum);
+  }
+
+  [[nodiscard]] constexpr Plan write() && {
+    start();
+    index_t most = 0;
+    for (const Owner& owner : owners_) most = std::max(most, static_cast<index_t>(owner.chunks.size()));
+    // A chunk is summed as late as its place allows: so the queue that all lanes merge into makes progress.
+    const index_t lag = std::max<index_t>(0, plan_.collective().inbox.chunks - 1);
+    for (index_t c = 0; c < most + lag; ++c) {
+      for (std::size_t k = 1; k < owners_.size(); ++k) push(owners_[k], c);
+      if (c >= lag) sum(c - lag);
+    }
+    finish();
+    return std::move(plan_).finish();
+  }
+
+ private:
+  struct Owner {
+    Rank rank;
+    std::vector<OwnerChunk> chunks;
+    LaneIndex lane;
+  };
+
+  [[nodiscard]] constexpr Rank peer(index_t k) const noexcept { return Rank{(plan_.rank().value + k) % ranks_}; }
+  [[nodiscard]] constexpr index_t event(LaneIndex lane) const noexcept {
+    return words_.word(WordKind::event, lane.value);
+  }
+
+  // Where the piece of `source` lies among the pieces of `owner`, which has none of its own.
+  [[nodiscard]] static constexpr index_t piece(Rank source, Rank owner) noexcept {
+    return source.value < owner.value ? source.value : source.value - 1;
+  }
+
+  // Tells the other lanes that the gradients are written.
+  constexpr void start() {
+    bool reads = false;
+    for (const Owner& owner : owners_) reads = reads || !owner.chunks.empty();
+    if (reads) plan_.signal(plan_.caller(), plan_.rank(), event(plan_.caller()));
+    for (std::size_t k = 0; k < owners_.size(); ++k) {
+      const LaneIndex lane = k == 0 ? sum_ : owners_[k].lane;
+      if (!owners_[k].chunks.empty()) plan_.wait(lane, event(plan_.caller()));
+    }
+  }
+
+  constexpr void push(const Owner& owner, index_t c) {
+    const auto count = static_cast<index_t>(owner.chunks.size());
+    if (c >= count) return;
+    const InboxShape& inbox = plan_.collective().inbox;
+    const index_t place = c % inbox.chunks;
+    const index_t before = Credits(count, inbox.chunks).before(c);
+    if (before != Credits::none) plan_.wait(owner.lane, words_.word(WordKind::credit, owner.rank.value), before, count);
+    for (Block block : owner.chunks[static_cast<std::size_t>(c)].pushes) {
+      block.target += piece(plan_.rank(), owner.rank) * inbox.piece_bytes();
+      plan_.copy(owner.lane, owner.rank, Space::gradients, Space::inbox, block, place);
+    }
+    plan_.signal(owner.lane, owner.rank, words_.word(WordKind::arrived, plan_.rank().value), c + 1, count);
+    if (c + 1 == count) plan_.signal(owner.lane, plan_.rank(), event(owner.lane));
+  }
+
+  constexpr void sum(index_t c) {
+    const std::vector<OwnerChunk>& chunks = owners_[0].chunks;
+    const auto count = static_cast<index_t>(chunks.size());
+    if (c >= count) return;
+    const index_t place = c % std::max<index_t>(1, plan_.collective().inbox.chunks);
+    const OwnerChunk& chunk = chunks[static_cast<std::size_t>(c)];
+    for (index_t k = 1; k < ranks_; ++k) {
+      plan_.wait(sum_, words_.word(WordKind::arrived, peer(k).value), c + 1, count);
+    }
+    for (std::size_t b = 0; b < chunk.sums.size(); ++b) {
+      plan_.reduce(sum_, plan_.rank().value, chunk.sums[b], place, chunk.pushes[b].target);
+    }
+    if (ranks_ > 1 && Credits(count, plan_.collective().inbox.chunks).wanted(c)) {
+      for (index_t k = 1; k < ranks_; ++k) {
+        plan_.signal(sum_, peer(k), words_.word(WordKind::credit, plan_.rank().value), c + 1, count);
+      }
+    }
+  }
+
+  // The output is complete; then, when the pushes are done too, the gradients are free.
+  constexpr void finish() {
+    plan_.exit(ExitKind::shards_ready, sum_);
+    for (std::size_t k = 1; k < owners_.size(); ++k) {
+      if (!owners_[k].chunks.empty()) plan_.wait(sum_, event(owners_[k].lane));
+    }
+    plan_.exit(ExitKind::gradients_free, sum_);
+  }
+
+  PlanBuilder plan_;
+  SignalWords words_;
+  index_t ranks_;
+  std::vector<Owner> owners_;
+  LaneIndex sum_{};
+};
+
+}  // namespace tide::detail

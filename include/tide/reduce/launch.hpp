@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Launch: a policy that says with how many CTAs a GPU sums. It changes when a sum is done, never its bits; a CPU fabric
+// ignores it.
+//
+// Models: Burst, Trickle.
+// Test: tests/reduce/launch.test.cpp
+
+#pragma once
+
+#include <tide/core/tags.hpp>  // Ctas
+
+#include <concepts>
+
+namespace tide {
+
+/// `L::ctas`: CTAs of a launch, one per SM.
+template <class L>
+concept Launch = requires {
+  { L::ctas } -> std::convertible_to<index_t>;
+};
+
+/// About a quarter of the SMs for a short time: the default.
+struct Burst {
+  static constexpr index_t ctas = 32;
+};
+
+/// Fewer SMs for longer. Choose it beside many-wave GEMMs that would rather lose a few SMs than wait.
+template <class Count = Ctas<16>>
+struct Trickle {
+  static constexpr index_t ctas = Count::value;
+};
+
+static_assert(Launch<Burst> && Launch<Trickle<>>);
+
+}  // namespace tide

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reducer: a policy that writes the plan of a reduce-scatter inside a node.
+//
+// Laws, for every collective and rank: `verify` holds for the plans of all ranks (tests/conformance/reducer.hpp), and
+// the plan is a function of its arguments alone.
+//
+// Cost: one call per rank when a pipeline is constructed; nothing in a step.
+// Models: CopyEngineReducer.
+
+#pragma once
+
+#include <tide/plan/plan.hpp>            // Plan, Collective
+#include <tide/transport/transport.hpp>  // Capability
+
+#include <concepts>
+#include <string_view>
+
+namespace tide {
+
+/// `R::name`, `R::capability`, `R::finish` and `R::reduce(collective, rank)`, the plan of one rank.
+template <class R>
+concept Reducer = requires(const Collective& collective, Rank rank) {
+  { R::name } -> std::convertible_to<std::string_view>;
+  { R::capability } -> std::convertible_to<Capability>;
+  { R::finish } -> std::convertible_to<Finish>;
+  { R::reduce(collective, rank) } -> std::same_as<Plan>;
+};
+
+}  // namespace tide

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ring: an inbox of a fixed number of chunks that are used again and again, each after a credit from its reader.
+//
+//   chunk   0     1     2     3        pushes of chunk 4 wait until chunk 0 has been summed
+//          | p p | p p | p p | p p |   p: the piece of one peer
+//
+// Laws: those of Inbox, and                          (tests/reduce/ring.test.cpp)
+//   bounded   shape(layout).bytes() <= Budget::value
+//   longest   no longer chunk of whole units would fit
+
+#pragma once
+
+#include <tide/core/tags.hpp>     // Chunks, Bytes
+#include <tide/core/text.hpp>     // text
+#include <tide/reduce/inbox.hpp>  // Inbox
+
+#include <algorithm>
+#include <string>
+
+namespace tide {
+
+/// `Count` chunks within `Budget` bytes for all peers together; the chunk is the longest that fits, so memory does not
+/// grow with the mesh.
+template <class Count, class Budget>
+struct Ring {
+  /// Chunks are cut at multiples of this many elements of the output, so that every piece starts aligned.
+  static constexpr index_t unit = 64;
+
+  /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
+  [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout) {
+    InboxShape shape;
+    const index_t pieces = layout.mesh.ranks_per_node - 1;
+    const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, unit));
+    for (const Parameter& parameter : layout.group.parameters) {
+      shape.element_bytes = std::max(shape.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
+    }
+    shape.pieces = pieces;
+    const index_t unit_bytes = std::max<index_t>(1, pieces) * unit * shape.element_bytes;
+    const index_t fitting = Budget::value / (Count::value * unit_bytes);
+    if (fitting == 0) {
+      raise(Errc::capacity,
+            detail::text({"tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk; needs ",
+                          Count::value * unit_bytes, " bytes, has ", Budget::value, "."}));
+    }
+    const index_t units = std::min(fitting, longest);
+    shape.chunk_elements = units * unit;
+    shape.chunks = std::min(Count::value, ceil_div(longest, units));
+    return shape;
+  }
+};
+
+static_assert(Inbox<Ring<Chunks<4>, Bytes<(64 << 20)>>>);
+
+}  // namespace tide
