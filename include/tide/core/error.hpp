@@ -2,10 +2,12 @@
 //
 // Error: how tide reports what went wrong, with or without exceptions.
 //
-// Laws                                               (tests/core/error.test.cpp)
+// Laws
 //   one sentence   the text begins with "tide::" and names what is wrong and where
 //   agreed         an error that changes control flow is raised with the same text on every rank
 //   repeatable     an object that failed raises its error again on every further call, and can be destroyed
+//
+// Test: tests/core/error.test.cpp; whoever raises an error has the tests of its laws.
 
 #pragma once
 

@@ -36,7 +36,8 @@ using Duration = std::chrono::nanoseconds;
 
 class FabricPort;
 
-/// A point in the work of one rank: an exit of a launch, or a place on a stream. Copyable; outlives what it marks.
+/// A point in the work of one rank: an exit of a launch, or a place on a stream. Copyable; may be asked as long as its
+/// fabric lives, after `close` too.
 struct Event {
   FabricPort* port = nullptr;
   std::int32_t counter = -1;
@@ -69,10 +70,13 @@ struct Bindings {
   float scale = 1.0F;
 };
 
-/// Where a pipeline keeps what peers write: offsets in the arena.
+/// Where a pipeline keeps what peers write: offsets in the arena, the same on every rank.
 struct ArenaPlaces {
   index_t signals = 0;
   index_t inbox = 0;
+  index_t slots = 0;
+
+  [[nodiscard]] friend constexpr bool operator==(const ArenaPlaces&, const ArenaPlaces&) = default;
 };
 
 /// A kernel of some fabric, without its type; see `F::kernel` in the concept below.
@@ -108,12 +112,14 @@ class FabricPort {
   /// share words, inbox and run numbers: their handshakes are the same, they differ in the blocks that they move.
   /// @param label  what errors call it: "gather of ..."
   virtual std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) = 0;
-  /// Starts a run of a variant; work on `stream` so far comes before it.
+  /// Starts a run of a variant; work on `stream` so far comes before it, and so do earlier runs of the program, on
+  /// whichever streams they were.
   /// @throws Error (Errc::order) when ranks call different things; (Errc::capacity) when too many runs are queued
   virtual void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) = 0;
   /// The event of an exit of the latest run.
   [[nodiscard]] virtual Event exit_event(std::int32_t program, ExitKind kind) = 0;
-  /// Refuses the call that this rank is about to make, with the same error on every rank, and raises it.
+  /// Refuses the call that this rank is about to make, with the same error on every rank, and raises it. Where no rank
+  /// has begun the call nothing has happened, and the next call may be made; else the fabric has failed.
   [[noreturn]] virtual void refuse(Errc code, const std::string& text) = 0;
 
   /// A point after all work on `stream` so far.

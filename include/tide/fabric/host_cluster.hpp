@@ -11,14 +11,17 @@
 
 #include <tide/fabric/host_fabric.hpp>  // HostFabric
 
+#include <atomic>
 #include <exception>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace tide {
 
-/// Ranks as threads. Several clusters may live in one process; they share nothing.
+/// Ranks as threads. Several clusters may live in one process; they share nothing. Destroying one drops work that
+/// nobody waited for: `close` and `synchronize` wait.
 class HostCluster {
  public:
   /// @throws Error (Errc::layout) when the mesh has no rank
@@ -28,46 +31,57 @@ class HostCluster {
     for (index_t r = 0; r < mesh.ranks(); ++r) fabrics_.push_back(std::make_unique<HostFabric>(state_, Rank{r}));
   }
 
+  HostCluster(HostCluster&&) noexcept = default;
+  HostCluster& operator=(HostCluster&&) = delete;
+  ~HostCluster() {
+    // What waits for a rank that will not come ends now instead of at its deadline.
+    if (state_ != nullptr) state_->fail(Errc::order, "tide::HostCluster: a cluster was destroyed.");
+  }
+
   [[nodiscard]] MeshShape mesh() const noexcept { return state_->mesh; }
 
   /// The attachment of one rank; lives as long as the cluster.
   [[nodiscard]] HostFabric& fabric(Rank rank) { return *fabrics_[static_cast<std::size_t>(rank.value)]; }
 
   /// Runs `program(fabric)` for each rank, each on a thread of its own, and waits for all.
-  /// What a rank throws fails the cluster, so that no other waits for it; the first failure is thrown again here.
+  /// What a rank throws fails the cluster, so that no other waits for it; what was thrown first is thrown again here.
   template <class F>
   void run(const F& program) {
     std::vector<std::thread> threads;
-    std::vector<std::exception_ptr> thrown(fabrics_.size());
+    First first;
     threads.reserve(fabrics_.size());
-    for (std::size_t r = 0; r < fabrics_.size(); ++r) {
-      threads.emplace_back([&, r] { guarded(program, r, thrown[r]); });
+    for (const std::unique_ptr<HostFabric>& fabric : fabrics_) {
+      threads.emplace_back([&, rank = fabric.get()] { guarded(program, *rank, first); });
     }
     for (std::thread& thread : threads) thread.join();
 #if TIDE_HAS_EXCEPTIONS
-    for (const std::exception_ptr& exception : thrown) {
-      if (exception) std::rethrow_exception(exception);
-    }
+    if (first.thrown) std::rethrow_exception(first.thrown);
 #endif
   }
 
  private:
+  struct First {
+    std::atomic_flag taken{};
+    std::exception_ptr thrown{};  // written by who took the flag, read when all threads have ended
+  };
+
   template <class F>
-  void guarded(const F& program, std::size_t rank, std::exception_ptr& thrown) {
+  void guarded(const F& program, HostFabric& fabric, First& first) {
 #if TIDE_HAS_EXCEPTIONS
+    const auto threw = [&](const std::string& what) {
+      if (!first.taken.test_and_set()) first.thrown = std::current_exception();
+      state_->fail(Errc::operation, detail::text({"tide::HostCluster: rank ", fabric.rank().value, " threw: ", what}));
+    };
     try {
-      program(*fabrics_[rank]);
+      program(fabric);
     } catch (const std::exception& error) {
-      thrown = std::current_exception();
-      state_->fail(Errc::operation,
-                   detail::text({"tide::HostCluster: rank ", rank, " ended with an error: ", error.what()}));
+      threw(error.what());
     } catch (...) {
-      thrown = std::current_exception();
-      state_->fail(Errc::operation, detail::text({"tide::HostCluster: rank ", rank, " ended with an error."}));
+      threw("something that is no std::exception.");
     }
 #else
-    static_cast<void>(thrown);
-    program(*fabrics_[rank]);
+    static_cast<void>(first);
+    program(fabric);
 #endif
   }
 

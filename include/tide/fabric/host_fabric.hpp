@@ -45,7 +45,7 @@ class HostFabric final : public FabricPort {
   void init();
 
   /// Waits for the work of this rank, then ends its threads. May be called again.
-  /// @throws the fabric's error when it has failed
+  /// @throws the fabric's error when it has failed; Error (Errc::order) in a function on a stream of this rank
   void close();
 
   // What pipelines use.
@@ -58,7 +58,7 @@ class HostFabric final : public FabricPort {
   std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
   void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) override;
   [[nodiscard]] Event exit_event(std::int32_t program, ExitKind kind) override;
-  [[noreturn]] void refuse(Errc code, const std::string& text) override { state_->refuse_call(rank_, code, text); }
+  [[noreturn]] void refuse(Errc code, const std::string& text) override;
   Event record(StreamRef stream) override;
   void wait(StreamRef stream, const Event& event) override;
   void zero(StreamRef stream, void* target, index_t bytes) override;
@@ -69,6 +69,8 @@ class HostFabric final : public FabricPort {
   struct Program {
     std::unique_ptr<detail::HostProgram> body;
     std::array<std::int32_t, 3> exit_counters{-1, -1, -1};  // by ExitKind
+    const detail::HostLane* stream = nullptr;               // of the last run
+    std::uint64_t caller_runs = 0;                          // how many there have been on callers' streams
   };
 
   [[nodiscard]] std::int32_t new_counter();
@@ -76,8 +78,13 @@ class HostFabric final : public FabricPort {
     return state_->at(rank_).counters[static_cast<std::size_t>(index)];
   }
   [[nodiscard]] detail::HostLane& lane(Operation operation, Lane lane);
+  [[nodiscard]] detail::HostLane& own_lane(StreamRef stream);
   void push(detail::HostLane& lane, detail::HostItem item);
-  void require_open(const char* call) const;
+  void push_wait(detail::HostLane& lane, std::atomic<std::uint64_t>& counter, std::uint64_t value);
+  void compare();
+  void require_building() const;
+  void require_open(const char* call);
+  void fail_late(const std::string& what);
   [[noreturn]] void raise_failure();
   void stop() noexcept;
 

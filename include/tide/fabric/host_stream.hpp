@@ -22,12 +22,22 @@ class HostStream {
  public:
   HostStream(FabricPort& port, detail::HostLane& lane) : port_(&port), lane_(&lane) {}
 
-  /// Enqueues a function of the user: what a kernel launch is on a GPU. What it throws fails the fabric.
+  /// Enqueues a function of the user: what a kernel launch is on a GPU. What it throws fails the fabric. It is not run
+  /// when the fabric has failed by then. Calls of the fabric are the host thread's: a function makes none.
+  /// @throws Error (Errc::capacity) when there is no room until the deadline, (Errc::order) after `close`; the fabric's
+  ///         error when it has failed
   void run(std::function<void()> function) {
     detail::HostItem item;
     item.function = std::move(function);
-    if (!lane_->push(std::move(item))) {
-      raise(Errc::capacity, "tide::HostStream: the queue of the stream stayed full until the deadline.");
+    switch (lane_->push(std::move(item))) {
+      case detail::HostLane::Pushed::queued:
+        return;
+      case detail::HostLane::Pushed::full:
+        raise(Errc::capacity, "tide::HostStream: the queue of the stream stayed full until the deadline.");
+      case detail::HostLane::Pushed::stopped:
+        raise(Errc::order, "tide::HostStream: a function cannot be enqueued after close.");
+      case detail::HostLane::Pushed::failed:
+        lane_->raise_failure();
     }
   }
 

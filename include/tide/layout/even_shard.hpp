@@ -40,7 +40,7 @@ static_assert(ShardRule<EvenShard>);
 template <class Rule>
 [[nodiscard]] constexpr Sharding shard_by(int dimension = 0) noexcept {
   static_assert(ShardRule<Rule>,
-                "tide::shard_by: Rule must have a static noexcept function index_t begin(rows, ranks, rank).");
+                "tide::shard_by: Rule must be a ShardRule; it has a static noexcept begin(rows, ranks, rank).");
   return {Sharding::Kind::ruled, dimension, &Rule::begin, {}};
 }
 

@@ -54,7 +54,7 @@ namespace tide {
     case LayoutRule::ragged_rows:
       return "tide::ShardLayout: ragged rows must not be negative and must add up to dimension 0.";
     case LayoutRule::broken_rule:
-      return "tide::ShardLayout: a shard rule must cut the rows into consecutive ranges, from 0 to all rows.";
+      return "tide::ShardLayout: a shard rule must cut all rows into consecutive ranges; begin at 0, end at rows.";
   }
   return "";
 }

@@ -14,6 +14,7 @@
 #include <tide/memory/detail/storage.hpp>  // ArenaStorage
 #include <tide/memory/detail/zeros.hpp>    // Zeros
 
+#include <algorithm>
 #include <vector>
 
 namespace tide {
@@ -50,14 +51,11 @@ class Gradients {
     missing(Layout::template index<Text>());
   }
 
-  /// Calls `f` for each parameter that was declared missing, and forgets it.
-  template <class F>
-  void take_missing(F f) {
-    for (std::size_t i = 0; i < missing_.size(); ++i) {
-      if (missing_[i] != 0) f(ParameterIndex{static_cast<index_t>(i)});
-      missing_[i] = 0;
-    }
+  [[nodiscard]] bool is_missing(ParameterIndex parameter) const noexcept {
+    return missing_[static_cast<std::size_t>(parameter.value)] != 0;
   }
+  /// Forgets what was declared missing; a reduce does so when it has begun.
+  void none_missing() noexcept { std::fill(missing_.begin(), missing_.end(), char{0}); }
 
  private:
   detail::ArenaStorage storage_;
@@ -73,7 +71,7 @@ class GradientTable {
  public:
   explicit GradientTable(Layout layout)
       : layout_(std::move(layout)), zeros_(largest(layout_.view())), pointers_(size(), nullptr) {}
-  GradientTable() requires(Layout::mesh_type::is_static) : GradientTable(Layout{}) {}
+  GradientTable() requires(detail::is_static_layout<Layout>) : GradientTable(Layout{}) {}
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
 
@@ -81,9 +79,9 @@ class GradientTable {
   void set(ParameterIndex parameter, const void* gradient) {
     pointers_[static_cast<std::size_t>(parameter.value)] = gradient;
   }
-  template <FixedString Text>
-  void set(const typename Layout::template gradient_tensor<Text>::element_type* gradient) {
-    set(Layout::template index<Text>(), gradient);
+  template <FixedString Text, class L = Layout>  // a DynamicLayout has no such tensors, and may still have a table
+  void set(const typename L::template gradient_tensor<Text>::element_type* gradient) {
+    set(L::template index<Text>(), gradient);
   }
 
   /// Declares that a parameter got no gradient: it counts as zeros until it is set again.

@@ -32,7 +32,7 @@ class ShardsView {
                 "tide::ShardsView: Which must be Buffer::shards or Buffer::masters.");
 
  public:
-  /// Memory of `bytes(layout, rank)` bytes, aligned to 16 bytes (or to the elements where the packing pads nothing).
+  /// Memory of `bytes(layout, rank)` bytes, aligned to the widest element in it.
   constexpr ShardsView(void* data, const Layout& layout, Rank rank) noexcept
       : data_(static_cast<std::byte*>(data)), layout_(layout), rank_(rank) {}
 
@@ -44,12 +44,16 @@ class ShardsView {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] index_t bytes() const { return bytes(layout_, rank_); }
   [[nodiscard]] Rank rank() const noexcept { return rank_; }
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
 
   /// The own rows of the parameter called `Text`, back to back; empty when this rank owns none.
+  /// @throws Error (Errc::layout) when they do not lie at a multiple of their element: `Fsdp2Packing` with elements of
+  ///         unlike size packs them so; `bytes_of` gives their bytes
   template <FixedString Text>
   [[nodiscard]] auto get() const {
     using T = detail::shard_element<Layout, Which, Text>;
     const Piece piece = layout_.view().piece(Layout::template index<Text>(), rank_);
+    detail::require_element_aligned(layout_.view(), piece, Which);
     return std::span<T>(reinterpret_cast<T*>(data_ + piece.offset(Which)), static_cast<std::size_t>(piece.elements()));
   }
 

@@ -37,7 +37,8 @@ class SlotLease {
   }
 
   [[nodiscard]] SlotIndex slot() const noexcept { return slot_; }
-  [[nodiscard]] detail::SlotLife& life() const noexcept { return *life_; }
+  /// Whether this is a slot of that pool, and has not been moved from.
+  [[nodiscard]] bool is_of(const detail::SlotLife& life) const noexcept { return life_ == &life; }
   /// Hands the duty to release over to the caller.
   SlotIndex take() noexcept {
     life_ = nullptr;
@@ -49,7 +50,8 @@ class SlotLease {
   SlotIndex slot_;
 };
 
-/// `Count::value` slots of the largest of `Layouts`. Construct before `init`; outlives the pipelines that use it.
+/// `Count::value` slots of the largest of `Layouts`. Construct before `init`; outlives the pipelines and handles that
+/// use it, and stays where it is.
 ///
 /// @tparam Count    `Depth<N>`: groups that may be gathered at once; prefetching one ahead needs 2
 /// @tparam Layouts  every layout that will be gathered into the pool

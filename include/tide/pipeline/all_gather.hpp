@@ -20,8 +20,10 @@
 #include <tide/pipeline/own_block.hpp>            // OwnBlockView
 #include <tide/plan/tally.hpp>                    // driver_calls
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace tide {
 
@@ -50,25 +52,31 @@ class AllGather {
   /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
   /// @param label  what errors call the group; by default its first parameter
   /// @throws Error (Errc::layout, Errc::mismatch) when the layout does not fit the mesh, (Errc::argument) when the
-  /// fabric
-  ///         cannot do what `Intra` needs
+  ///         fabric cannot do what `Intra` needs or the pool is another fabric's, (Errc::capacity) when a slot is too
+  ///         small
   template <class F, class Pool>
   AllGather(F& fabric, Pool& pool, std::string label = {})
       : AllGather(fabric, pool, detail::layout_on<Layout>(fabric), std::move(label)) {}
   template <class F, class Pool>
   AllGather(F& fabric, Pool& pool, Layout layout, std::string label = {})
-      : port_(&fabric), life_(&pool.life()), layout_(std::move(layout)) {
+      : port_(&fabric),
+        life_(&pool.life()),
+        layout_(std::move(layout)),
+        check_shards_(fabric, layout_.view(), Buffer::shards),
+        check_masters_(fabric, layout_.view(), Buffer::masters) {
     static_assert(Fabric<F>, "tide::AllGather: the first argument must be a Fabric; HostFabric.");
     static_assert(Pool::template holds<Layout>,
                   "tide::AllGather: the pool must be made for the layout; name it in SlotPool.");
-    label_ = detail::operation_label("gather", layout_.view(), std::move(label));
+    label_ = std::make_shared<const std::string>(detail::operation_label("gather", layout_.view(), std::move(label)));
     detail::require_fabric(fabric, layout_.view(), Intra::capability, Intra::name);
+    detail::require_pool(fabric, *life_, layout_.view(), *label_);
     const SignalWords words{layout_.view().mesh.ranks()};
     std::vector<PlanVariant> variants;
     for (const OwnBlock own : {Intra::own_block, OwnBlock::in_place, OwnBlock::cast}) {
       variants.push_back(detail::gather_variant<F, Layout, Intra>(layout_.view(), own, fabric.rank()));
     }
-    program_ = fabric.attach(std::move(variants), {fabric.reserve(words.bytes(), 256), 0}, label_);
+    const ArenaPlaces places{fabric.reserve(words.bytes(), 256), 0, life_->offset(SlotIndex{0})};
+    program_ = fabric.attach(std::move(variants), places, *label_);
   }
 
   /// Gathers shards in the gathered element. Work on `stream` so far comes before; later work sees the parameters.
@@ -78,7 +86,7 @@ class AllGather {
   [[nodiscard]] Gathered<Layout> enqueue(const ShardsView<Layout, Buffer::shards>& shards, Stream& stream) {
     Bindings bindings;
     bindings.shards = shards.data();
-    detail::require_packed(*port_, layout_.view(), Buffer::shards, shards.data(), shards.rank(), label_);
+    check_shards_(*port_, shards.layout().view(), shards.data(), shards.rank(), *label_);
     return launch(0, bindings, acquire(stream), stream);
   }
 
@@ -87,7 +95,7 @@ class AllGather {
   [[nodiscard]] Gathered<Layout> enqueue(const ShardsView<Layout, Buffer::masters>& masters, Stream& stream) {
     Bindings bindings;
     bindings.master = masters.data();
-    detail::require_packed(*port_, layout_.view(), Buffer::masters, masters.data(), masters.rank(), label_);
+    check_masters_(*port_, masters.layout().view(), masters.data(), masters.rank(), *label_);
     return launch(2, bindings, acquire(stream), stream);
   }
 
@@ -99,8 +107,14 @@ class AllGather {
 
   /// Where the own block lies in a slot that was acquired for it; write there on the stream of `slots.acquire(stream)`,
   /// or after it is synchronized, and then enqueue `in_place`.
+  /// @throws Error (Errc::argument) for a slot of another pool, (Errc::order) while the last handle lives
   [[nodiscard]] OwnBlockView<Layout> own_block(SlotLease slot) {
-    life_->require_released(program_, label_);
+    life_->require_released(program_, *label_);
+    if (!slot.is_of(*life_)) {
+      port_->refuse(Errc::argument, detail::text({"tide::AllGather: the slot must be one that the pool of the pipeline "
+                                                  "gave, and be given here once; ",
+                                                  *label_, " on rank ", port_->rank().value, "."}));
+    }
     own_.emplace(std::move(slot));
     return OwnBlockView<Layout>(life_->data(own_->slot()), layout_, port_->rank());
   }
@@ -109,7 +123,10 @@ class AllGather {
   /// @throws Error (Errc::order) when `own_block` was not called before
   template <class Stream>
   [[nodiscard]] Gathered<Layout> enqueue(InPlace, Stream& stream) {
-    if (!own_) port_->refuse(Errc::order, "tide::AllGather: own_block must be called before a gather in place.");
+    if (!own_) {
+      port_->refuse(Errc::order, detail::text({"tide::AllGather: own_block must be called before a gather in place; ",
+                                               *label_, " on rank ", port_->rank().value, "."}));
+    }
     SlotLease slot = std::move(*own_);
     own_.reset();
     return launch(1, {}, std::move(slot), stream);
@@ -120,7 +137,7 @@ class AllGather {
  private:
   template <class Stream>
   [[nodiscard]] SlotLease acquire(Stream& stream) {
-    life_->require_released(program_, label_);
+    life_->require_released(program_, *label_);
     return SlotLease(*life_, life_->acquire(stream.ref()));
   }
 
@@ -137,7 +154,9 @@ class AllGather {
   FabricPort* port_;
   detail::SlotLife* life_;
   Layout layout_;
-  std::string label_;
+  detail::PackedCheck check_shards_;
+  detail::PackedCheck check_masters_;
+  std::shared_ptr<const std::string> label_;  // handles keep it
   std::int32_t program_ = -1;
   std::optional<SlotLease> own_;
 };

@@ -12,6 +12,7 @@
 
 #include <tide/memory/slot_pool.hpp>  // SlotLife
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -21,17 +22,18 @@ namespace tide {
 template <class Layout>
 class Gathered {
  public:
-  Gathered(detail::SlotLife& life, SlotIndex slot, const Layout& layout, Event complete, const std::string& label)
-      : life_(&life), slot_(slot), layout_(layout), complete_(complete), label_(&label) {}
+  Gathered(detail::SlotLife& life, SlotIndex slot, const Layout& layout, Event complete,
+           std::shared_ptr<const std::string> label)
+      : life_(&life), slot_(slot), layout_(layout), complete_(complete), label_(std::move(label)) {}
   Gathered(Gathered&& other) noexcept
       : life_(std::exchange(other.life_, nullptr)),
         slot_(other.slot_),
         layout_(other.layout_),
         complete_(other.complete_),
-        label_(other.label_) {}
+        label_(std::move(other.label_)) {}
   Gathered& operator=(Gathered&&) = delete;
   ~Gathered() {
-    if (life_ != nullptr) life_->poison(*label_);
+    if (life_ != nullptr) life_->poison(std::move(label_));
   }
 
   /// The parameter called `Text` (or tied to one), with static extents. Read it on the stream of the gather, on one
@@ -69,7 +71,7 @@ class Gathered {
   SlotIndex slot_;
   Layout layout_;
   Event complete_;
-  const std::string* label_;
+  std::shared_ptr<const std::string> label_;
 };
 
 }  // namespace tide

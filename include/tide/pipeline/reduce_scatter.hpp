@@ -55,8 +55,8 @@ class ReduceScatter {
   /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
   /// @param label  what errors call the group; by default its first parameter
   /// @throws Error (Errc::layout, Errc::mismatch) when the layout does not fit the mesh, (Errc::capacity) when the
-  /// inbox is
-  ///         too small
+  /// inbox
+  ///         is too small
   template <class F>
   explicit ReduceScatter(F& fabric, std::string label = {})
       : ReduceScatter(fabric, detail::layout_on<Layout>(fabric), std::move(label)) {}
@@ -65,7 +65,8 @@ class ReduceScatter {
       : port_(&fabric),
         layout_(std::move(layout)),
         label_(detail::operation_label("reduce", layout_.view(), std::move(label))),
-        check_(layout_.view()),
+        check_shards_(fabric, layout_.view(), Buffer::masters),
+        check_table_(layout_.view()),
         scale_(1.0F / static_cast<float>(layout_.view().mesh.ranks())) {
     static_assert(Fabric<F>, "tide::ReduceScatter: the first argument must be a Fabric; HostFabric.");
     detail::require_fabric(fabric, layout_.view(), R::capability, R::name);
@@ -74,7 +75,7 @@ class ReduceScatter {
       variants.push_back(detail::reduce_variant<F, Layout, R, Box>(layout_.view(), source, fabric.rank()));
     }
     const Collective& first = variants.front().collective;
-    const ArenaPlaces places{fabric.reserve(first.words().bytes(), 256), fabric.reserve(first.inbox.bytes(), 256)};
+    const ArenaPlaces places{fabric.reserve(first.words().bytes(), 256), fabric.reserve(first.inbox.bytes(), 256), 0};
     program_ = fabric.attach(std::move(variants), places, label_);
   }
   /// The same beside a slot pool, for inboxes that use its slots; `Ring` does not.
@@ -93,24 +94,23 @@ class ReduceScatter {
   template <class Stream>
   ReduceTicket enqueue(Gradients<Layout>& gradients, const ShardsView<Layout, Buffer::masters>& shards,
                        Stream& stream) {
+    detail::require_layout(*port_, layout_.view(), gradients.layout().view(), Buffer::gradients, label_);
     Bindings bindings = bind(shards);
     bindings.gradients = gradients.data();
-    gradients.take_missing([&](ParameterIndex parameter) {
-      const Parameter& missing = layout_.view().group[parameter];
-      const index_t bytes = missing.shape.elements() * static_cast<index_t>(size_bytes(missing.gradient));
-      port_->zero(stream.ref(), gradients.at(parameter), bytes);
-    });
-    return launch(0, bindings, stream);
+    zero_missing(gradients, stream.ref());
+    const ReduceTicket ticket = launch(0, bindings, stream);
+    gradients.none_missing();
+    return ticket;
   }
 
   /// Reduces gradients behind a table of pointers: at least one copy per parameter and peer.
   /// @throws Error (Errc::argument) also for a gradient that is neither set nor missing, overlaps another, or is below
-  /// its
-  ///         element's alignment
+  ///         its element's alignment
   template <class Stream>
   ReduceTicket enqueue(const GradientTable<Layout>& gradients, const ShardsView<Layout, Buffer::masters>& shards,
                        Stream& stream) {
-    check_(*port_, gradients, label_);
+    detail::require_layout(*port_, layout_.view(), gradients.layout().view(), Buffer::gradients, label_);
+    check_table_(*port_, gradients, label_);
     Bindings bindings = bind(shards);
     bindings.gradient_table = gradients.pointers().data();
     return launch(1, bindings, stream);
@@ -121,10 +121,24 @@ class ReduceScatter {
  private:
   [[nodiscard]] Bindings bind(const ShardsView<Layout, Buffer::masters>& shards) {
     Bindings bindings;
-    detail::require_packed(*port_, layout_.view(), Buffer::masters, shards.data(), shards.rank(), label_);
+    check_shards_(*port_, shards.layout().view(), shards.data(), shards.rank(), label_);
     bindings.output = shards.data();
     bindings.scale = scale_;
     return bindings;
+  }
+
+  // In stream order, after the last reduce has read what is zeroed.
+  void zero_missing(const Gradients<Layout>& gradients, StreamRef stream) {
+    bool first = true;
+    for (index_t i = 0; i < layout_.view().group.size(); ++i) {
+      const ParameterIndex parameter{i};
+      if (!gradients.is_missing(parameter)) continue;
+      if (first) port_->wait(stream, port_->exit_event(program_, ExitKind::gradients_free));
+      first = false;
+      const Parameter& missing = layout_.view().group[parameter];
+      const index_t bytes = missing.shape.elements() * static_cast<index_t>(size_bytes(missing.gradient));
+      port_->zero(stream, gradients.at(parameter), bytes);
+    }
   }
 
   template <class Stream>
@@ -136,7 +150,8 @@ class ReduceScatter {
   FabricPort* port_;
   Layout layout_;
   std::string label_;
-  detail::GradientCheck check_;
+  detail::PackedCheck check_shards_;
+  detail::GradientCheck check_table_;
   float scale_;
   std::int32_t program_ = -1;
 };

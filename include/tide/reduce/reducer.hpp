@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include <tide/reduce/launch.hpp>  // Launch
 #include <tide/plan/plan.hpp>            // Plan, Collective
 #include <tide/transport/transport.hpp>  // Capability
 
@@ -18,12 +19,13 @@
 
 namespace tide {
 
-/// `R::name`, `R::capability`, `R::finish` and `R::reduce(collective, rank)`, the plan of one rank.
+/// `R::name`, `R::capability`, `R::finish`, `R::launch` (a Launch) and `R::reduce(collective, rank)`, the plan of one rank.
 template <class R>
 concept Reducer = requires(const Collective& collective, Rank rank) {
   { R::name } -> std::convertible_to<std::string_view>;
   { R::capability } -> std::convertible_to<Capability>;
   { R::finish } -> std::convertible_to<Finish>;
+  requires Launch<typename R::launch>;
   { R::reduce(collective, rank) } -> std::same_as<Plan>;
 };
 

@@ -20,33 +20,40 @@
 
 namespace tide {
 
+/// Chunks of a ring are cut at multiples of this many elements of the output, so that every piece starts aligned.
+inline constexpr index_t ring_unit = 64;
+
+/// The ring of `chunks` chunks within `bytes` bytes, for budgets that are known at run time only.
+/// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
+[[nodiscard]] constexpr InboxShape ring_shape(const LayoutView& layout, index_t chunks, index_t bytes) {
+  InboxShape shape;
+  const index_t pieces = layout.mesh.ranks_per_node - 1;
+  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+  for (const Parameter& parameter : layout.group.parameters) {
+    shape.element_bytes = std::max(shape.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
+  }
+  shape.pieces = pieces;
+  const index_t unit_bytes = std::max<index_t>(1, pieces) * ring_unit * shape.element_bytes;
+  const index_t fitting = bytes / (chunks * unit_bytes);
+  if (fitting == 0) {
+    raise(Errc::capacity, "tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk; needs " +
+                              std::to_string(chunks * unit_bytes) + " bytes, has " + std::to_string(bytes) + ".");
+  }
+  const index_t units = std::min(fitting, longest);
+  shape.chunk_elements = units * ring_unit;
+  shape.chunks = std::min(chunks, ceil_div(longest, units));
+  return shape;
+}
+
 /// `Count` chunks within `Budget` bytes for all peers together; the chunk is the longest that fits, so memory does not
 /// grow with the mesh.
 template <class Count, class Budget>
 struct Ring {
-  /// Chunks are cut at multiples of this many elements of the output, so that every piece starts aligned.
-  static constexpr index_t unit = 64;
+  static constexpr index_t unit = ring_unit;
 
   /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
   [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout) {
-    InboxShape shape;
-    const index_t pieces = layout.mesh.ranks_per_node - 1;
-    const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, unit));
-    for (const Parameter& parameter : layout.group.parameters) {
-      shape.element_bytes = std::max(shape.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
-    }
-    shape.pieces = pieces;
-    const index_t unit_bytes = std::max<index_t>(1, pieces) * unit * shape.element_bytes;
-    const index_t fitting = Budget::value / (Count::value * unit_bytes);
-    if (fitting == 0) {
-      raise(Errc::capacity,
-            detail::text({"tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk; needs ",
-                          Count::value * unit_bytes, " bytes, has ", Budget::value, "."}));
-    }
-    const index_t units = std::min(fitting, longest);
-    shape.chunk_elements = units * unit;
-    shape.chunks = std::min(Count::value, ceil_div(longest, units));
-    return shape;
+    return ring_shape(layout, Count::value, Budget::value);
   }
 };
 

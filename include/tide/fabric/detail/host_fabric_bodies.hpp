@@ -21,18 +21,50 @@ inline HostStream HostFabric::stream() {
   return HostStream(*this, *streams_.back());
 }
 
-inline void HostFabric::require_open(const char* call) const {
+inline void HostFabric::require_building() const {
   if (state_->failure.failed()) state_->failure.raise_it();
+  if (phase_ != Phase::building) {
+    raise(Errc::order, "tide::HostFabric: pipelines, pools and storage must be constructed before init.");
+  }
+}
+
+inline void HostFabric::require_open(const char* call) {
+  if (state_->failure.failed()) raise_failure();
   if (phase_ == Phase::running) return;
   raise(Errc::order,
         detail::text({"tide::HostFabric: ", call,
                       (phase_ == Phase::building ? " needs init to be called first." : " cannot follow close.")}));
 }
 
-inline index_t HostFabric::reserve(index_t bytes, index_t alignment) {
-  if (phase_ != Phase::building) {
-    raise(Errc::order, "tide::HostFabric: pipelines, pools and storage must be constructed before init.");
+inline void HostFabric::raise_failure() {
+  // Lanes of this rank may still read or write the caller's memory: they stop after the op that they are at.
+  for (const auto& entry : lanes_) {
+    if (!entry.second->is_this_thread()) entry.second->settle();
   }
+  for (const auto& stream : streams_) {
+    if (!stream->is_this_thread()) stream->settle();
+  }
+  state_->failure.raise_it();
+}
+
+inline void HostFabric::fail_late(const std::string& what) {
+  const std::string reason = state_->at(rank_).bell.reason();
+  state_->fail(
+      Errc::deadline,
+      detail::text({"tide::HostFabric: the deadline of ", detail::seconds_text(state_->options.deadline),
+                    " passed: rank ", rank_.value, " waits for ", what, "; ",
+                    (reason.empty() ? "no op waits: a function on a stream, or an op, takes longer" : reason), "."}));
+}
+
+inline void HostFabric::refuse(Errc code, const std::string& text) {
+  require_open("a call");
+  const detail::Refusal refusal = state_->refuse_call(rank_, {code, text});
+  if (state_->failure.failed()) raise_failure();
+  raise(refusal.code, refusal.text);
+}
+
+inline index_t HostFabric::reserve(index_t bytes, index_t alignment) {
+  require_building();
   detail::HostRank& own = state_->at(rank_);
   const index_t offset = align_up(own.reserved, alignment);
   own.reserved = offset + bytes;
@@ -52,10 +84,17 @@ inline detail::HostLane& HostFabric::lane(Operation operation, Lane lane) {
   return *slot;
 }
 
-inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) {
-  if (phase_ != Phase::building) {
-    raise(Errc::order, "tide::HostFabric: pipelines, pools and storage must be constructed before init.");
+inline detail::HostLane& HostFabric::own_lane(StreamRef stream) {
+  if (stream.port != this) {
+    refuse(Errc::argument,
+           detail::text({"tide::HostFabric: the stream must belong to the fabric of the pipeline; rank ", rank_.value,
+                         " got another one's."}));
   }
+  return *static_cast<detail::HostLane*>(stream.handle);
+}
+
+inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) {
+  require_building();
   const SignalWords words = variants.front().collective.words();
   std::uint64_t print = 0;
   std::array<bool, 3> exits{};
@@ -69,9 +108,7 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
         made.lanes[l] = &lane(variant.collective.operation, made.plan.lanes[l]);
     }
   }
-  detail::HostRank& own = state_->at(rank_);
-  own.fingerprints.push_back(print);
-  own.labels.push_back(label);
+  state_->at(rank_).attached.push_back({print, places, label});
   Program program;
   program.body = std::make_unique<detail::HostProgram>(*state_, std::move(prepared), words, places, std::move(label));
   for (std::size_t kind = 0; kind < exits.size(); ++kind) {
@@ -83,89 +120,96 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
   return static_cast<std::int32_t>(programs_.size()) - 1;
 }
 
-inline void HostFabric::init() {
-  if (phase_ != Phase::building) raise(Errc::order, "tide::HostFabric: init must be called once.");
-  state_->meet("init", [&] {
-    const detail::HostRank& first = state_->ranks.front();
-    for (std::size_t r = 1; r < state_->ranks.size(); ++r) {
-      const detail::HostRank& other = state_->ranks[r];
-      const auto differ = [&](const std::string& what) {
-        state_->fail(
-            Errc::mismatch,
-            detail::text(
-                {"tide::HostFabric: all ranks must construct the same pipelines in the same order; ranks 0 and ", r,
-                 " differ in ", what, "."}));
-      };
-      if (other.fingerprints.size() != first.fingerprints.size()) {
-        differ("how many they have: " + std::to_string(first.fingerprints.size()) + " and " +
-               std::to_string(other.fingerprints.size()));
-        return;
-      }
-      for (std::size_t p = 0; p < first.fingerprints.size(); ++p) {
-        if (other.fingerprints[p] == first.fingerprints[p]) continue;
-        differ("number " + std::to_string(p) + ": " + first.labels[p] + " and " + other.labels[p]);
-        return;
-      }
-      if (other.reserved != first.reserved) {
-        differ("the size of the arena: " + std::to_string(first.reserved) + " and " + std::to_string(other.reserved) +
-               " bytes");
-        return;
-      }
-    }
-    const index_t has = state_->options.memory_bytes > 0 ? state_->options.memory_bytes : detail::machine_memory();
-    const index_t ranks = state_->mesh.ranks();
-    const auto too_large = [&] {
-      state_->fail(Errc::capacity,
-                   detail::text({"tide::HostFabric: the arenas must fit into memory; needs ",
-                                 detail::gibibytes(first.reserved * ranks), ", has ", detail::gibibytes(has), "."}));
+// Runs at the barrier of init: all ranks are there, and none has gone on.
+inline void HostFabric::compare() {
+  const detail::HostRank& first = state_->ranks.front();
+  for (std::size_t r = 1; r < state_->ranks.size(); ++r) {
+    const detail::HostRank& other = state_->ranks[r];
+    const auto differ = [&](const std::string& what) {
+      state_->failure.set(
+          Errc::mismatch,
+          detail::text({"tide::HostFabric: all ranks must construct the same pipelines in the same order; ranks 0 and ",
+                        r, " differ in ", what, "."}));
     };
-    if (first.reserved > INT64_MAX / ranks || (has > 0 && first.reserved * ranks > has)) return too_large();
-    for (detail::HostRank& rank : state_->ranks) {
-      rank.arena = detail::allocate_aligned(std::max<index_t>(rank.reserved, 1));
-      if (!rank.arena) return too_large();
+    if (other.attached.size() != first.attached.size()) {
+      return differ("how many they have: " + std::to_string(first.attached.size()) + " and " +
+                    std::to_string(other.attached.size()));
     }
-  });
-  for (Program& program : programs_) program.body->reset_words();
-  phase_ = Phase::running;
-  state_->meet("init", [] {});  // no rank signals before all words are set
+    for (std::size_t p = 0; p < first.attached.size(); ++p) {
+      const detail::Attached& one = first.attached[p];
+      const detail::Attached& two = other.attached[p];
+      if (one.fingerprint != two.fingerprint) {
+        return differ("number " + std::to_string(p) + ": " + one.label + " and " + two.label);
+      }
+      if (one.places != two.places)
+        return differ("what they constructed before number " + std::to_string(p) + ": " + one.label);
+    }
+    if (other.reserved != first.reserved) {
+      return differ("the size of the arena: " + std::to_string(first.reserved) + " and " +
+                    std::to_string(other.reserved) + " bytes");
+    }
+  }
+  const index_t has = state_->options.memory_bytes > 0 ? state_->options.memory_bytes : detail::machine_memory();
+  const index_t ranks = state_->mesh.ranks();
+  const auto too_large = [&] {
+    state_->failure.set(Errc::capacity, detail::text({"tide::HostFabric: the arenas must fit into memory; needs ",
+                                                      detail::gibibytes(first.reserved * ranks), ", has ",
+                                                      detail::gibibytes(has), "."}));
+  };
+  if (first.reserved > INT64_MAX / ranks || (has > 0 && first.reserved * ranks > has)) return too_large();
+  for (detail::HostRank& rank : state_->ranks) {
+    rank.arena = detail::allocate_aligned(std::max<index_t>(rank.reserved, 1));
+    if (!rank.arena) return too_large();
+  }
 }
 
-inline void HostFabric::raise_failure() {
-  // Lanes of this rank may still read or write the caller's memory: they stop at their next op.
-  for (const auto& entry : lanes_) {
-    if (!entry.second->is_this_thread()) entry.second->drain();
-  }
-  for (const auto& stream : streams_) {
-    if (!stream->is_this_thread()) stream->drain();
-  }
-  state_->failure.raise_it();
+inline void HostFabric::init() {
+  if (state_->failure.failed()) state_->failure.raise_it();
+  if (phase_ == Phase::running) raise(Errc::order, "tide::HostFabric: init must be called once.");
+  if (phase_ == Phase::closed) raise(Errc::order, "tide::HostFabric: init cannot follow close.");
+  state_->meet(rank_, "init", [&] { compare(); });
+  if (state_->failure.failed()) state_->failure.raise_it();
+  for (Program& program : programs_) program.body->reset_words();
+  state_->meet(rank_, "init", [] {});  // no rank signals before all words are set
+  if (state_->failure.failed()) state_->failure.raise_it();
+  phase_ = Phase::running;
 }
 
 inline void HostFabric::push(detail::HostLane& lane, detail::HostItem item) {
-  if (!lane.push(std::move(item))) {
-    state_->fail(Errc::capacity,
-                 detail::text({"tide::HostFabric: a queue of rank ", rank_.value, " stayed full until the deadline of ",
-                               detail::seconds_text(state_->options.deadline), "."}));
-  }
+  const auto pushed = lane.push(std::move(item));
+  if (pushed == detail::HostLane::Pushed::full) fail_late("room in a queue");
   if (state_->failure.failed()) raise_failure();
+}
+
+inline void HostFabric::push_wait(detail::HostLane& lane, std::atomic<std::uint64_t>& counter, std::uint64_t value) {
+  const auto block = [](void* self, std::uint64_t which, std::uint64_t wanted) {
+    auto& fabric = *static_cast<HostFabric*>(self);
+    const auto& awaited = *reinterpret_cast<const std::atomic<std::uint64_t>*>(which);
+    const auto met = [&] {
+      return awaited.load(std::memory_order_acquire) >= wanted || fabric.state_->failure.failed();
+    };
+    if (!fabric.state_->at(fabric.rank_).bell.wait(fabric.state_->options.deadline, met)) {
+      fabric.fail_late("an event on a stream");
+    }
+  };
+  // Lanes get the address of a counter: finding it by number would race with new ones.
+  push(lane, {block, this, reinterpret_cast<std::uintptr_t>(&counter), value, nullptr});
 }
 
 inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, const Bindings& bindings,
                                StreamRef stream) {
-  if (state_->failure.failed()) raise_failure();
   require_open("a call");
-  if (stream.port != this)
-    refuse(Errc::argument, "tide::HostFabric: the stream must belong to the fabric of the pipeline.");
-  state_->enter_call(rank_, index, bindings.slot);
-  detail::HostProgram& body = *programs_[static_cast<std::size_t>(index)].body;
+  detail::HostLane& caller = own_lane(stream);
+  const std::optional<detail::Refusal> refusal = state_->enter_call(rank_, index, bindings.slot);
+  if (state_->failure.failed()) raise_failure();
+  if (refusal) raise(refusal->code, refusal->text);
+  Program& program = programs_[static_cast<std::size_t>(index)];
+  detail::HostProgram& body = *program.body;
   const std::uint64_t run = body.runs();
   if (!body.begin(variant_index, bindings)) {
-    state_->fail(Errc::deadline, detail::text({"tide::HostFabric: ", body.label(), ", step ", run, ", rank ",
-                                               rank_.value, ": the oldest of ", detail::HostProgram::max_runs,
-                                               " runs in flight was not done within the deadline."}));
+    fail_late(detail::text({"the oldest of ", detail::HostProgram::max_runs, " runs in flight of ", body.label()}));
+    raise_failure();
   }
-  if (state_->failure.failed()) raise_failure();
-  auto& caller = *static_cast<detail::HostLane*>(stream.handle);
   if (state_->options.lanes == HostLanes::merged) {
     push(caller, {&detail::HostProgram::work, &body, detail::HostProgram::all_lanes, run, nullptr});
     return;
@@ -173,6 +217,12 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
   const detail::HostVariant& variant = body.variant(variant_index);
   for (std::size_t l = 0; l < variant.lanes.size(); ++l) {
     if (!variant.uses(l)) continue;
+    if (variant.lanes[l] == nullptr) {
+      if (program.stream != nullptr && program.stream != &caller)
+        push_wait(caller, body.caller_done(), program.caller_runs);
+      program.stream = &caller;
+      program.caller_runs = run + 1;
+    }
     push(variant.lanes[l] == nullptr ? caller : *variant.lanes[l],
          {&detail::HostProgram::work, &body, l, run, nullptr});
   }
@@ -185,43 +235,31 @@ inline Event HostFabric::exit_event(std::int32_t index, ExitKind kind) {
 
 inline Event HostFabric::record(StreamRef stream) {
   require_open("record");
-  auto& mark = marks_.try_emplace(stream.handle, std::pair<std::int32_t, std::uint64_t>{-1, 0}).first->second;
+  detail::HostLane& lane = own_lane(stream);
+  auto& mark = marks_.try_emplace(&lane, std::pair<std::int32_t, std::uint64_t>{-1, 0}).first->second;
   if (mark.first < 0) mark.first = new_counter();
   ++mark.second;
-  // Lanes get the address of a counter: finding it by number would race with new ones.
   const auto raise_counter = [](void* self, std::uint64_t which, std::uint64_t value) {
     auto& fabric = *static_cast<HostFabric*>(self);
     reinterpret_cast<std::atomic<std::uint64_t>*>(which)->store(value,
                                                                 std::memory_order_release);  // acquired by passed
     fabric.state_->at(fabric.rank_).bell.ring();
   };
-  push(*static_cast<detail::HostLane*>(stream.handle),
-       {raise_counter, this, reinterpret_cast<std::uintptr_t>(&counter(mark.first)), mark.second, nullptr});
+  push(lane, {raise_counter, this, reinterpret_cast<std::uintptr_t>(&counter(mark.first)), mark.second, nullptr});
   return {this, mark.first, mark.second};
 }
 
 inline void HostFabric::wait(StreamRef stream, const Event& event) {
   require_open("wait");
+  detail::HostLane& lane = own_lane(stream);
   if (event.port != this) raise(Errc::argument, "tide::HostFabric: an event can be waited for on its own rank only.");
-  const auto block = [](void* self, std::uint64_t which, std::uint64_t value) {
-    auto& fabric = *static_cast<HostFabric*>(self);
-    const auto& awaited = *reinterpret_cast<const std::atomic<std::uint64_t>*>(which);
-    const auto met = [&] {
-      return awaited.load(std::memory_order_acquire) >= value || fabric.state_->failure.failed();
-    };
-    if (!fabric.state_->at(fabric.rank_).bell.wait(fabric.state_->options.deadline, met)) {
-      fabric.state_->fail(Errc::deadline, detail::text({"tide::HostFabric: a stream of rank ", fabric.rank_.value,
-                                                        " waited for an event until the deadline of ",
-                                                        detail::seconds_text(fabric.state_->options.deadline), "."}));
-    }
-  };
-  push(*static_cast<detail::HostLane*>(stream.handle),
-       {block, this, reinterpret_cast<std::uintptr_t>(&counter(event.counter)), event.value, nullptr});
+  push_wait(lane, counter(event.counter), event.value);
 }
 
 inline void HostFabric::zero(StreamRef stream, void* target, index_t bytes) {
+  require_open("a call");
   const auto clear = [](void* to, std::uint64_t count, std::uint64_t) { std::memset(to, 0, count); };
-  push(*static_cast<detail::HostLane*>(stream.handle), {clear, target, static_cast<std::uint64_t>(bytes), 0, nullptr});
+  push(own_lane(stream), {clear, target, static_cast<std::uint64_t>(bytes), 0, nullptr});
 }
 
 inline bool HostFabric::passed(std::int32_t index, std::uint64_t value) {
@@ -233,11 +271,7 @@ inline bool HostFabric::passed(std::int32_t index, std::uint64_t value) {
 inline void HostFabric::synchronize(std::int32_t index, std::uint64_t value) {
   const auto& awaited = counter(index);
   const auto met = [&] { return awaited.load(std::memory_order_acquire) >= value || state_->failure.failed(); };
-  if (!state_->at(rank_).bell.wait(state_->options.deadline, met)) {
-    state_->fail(Errc::deadline,
-                 detail::text({"tide::HostFabric: rank ", rank_.value, " waited for an event until the deadline of ",
-                               detail::seconds_text(state_->options.deadline), "."}));
-  }
+  if (!state_->at(rank_).bell.wait(state_->options.deadline, met)) fail_late("an event");
   if (state_->failure.failed()) raise_failure();
 }
 
@@ -248,6 +282,10 @@ inline void HostFabric::stop() noexcept {
 }
 
 inline void HostFabric::close() {
+  const auto is_own = [](const auto& lane) { return lane->is_this_thread(); };
+  bool inside = std::any_of(streams_.begin(), streams_.end(), is_own);
+  for (const auto& entry : lanes_) inside = inside || is_own(entry.second);
+  if (inside) raise(Errc::order, "tide::HostFabric: close must not be called by a function on a stream.");
   stop();
   if (state_->failure.failed()) state_->failure.raise_it();
 }

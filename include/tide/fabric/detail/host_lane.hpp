@@ -29,29 +29,36 @@ class HostLane {
  public:
   static constexpr std::size_t capacity = 512;
 
+  // What became of an item: in the queue; or not, for want of room until the deadline, or after stop or a failure.
+  enum class Pushed : std::uint8_t { queued, full, stopped, failed };
+
   explicit HostLane(HostState& state) : state_(state), items_(capacity), thread_([this] { work(); }) {}
   HostLane(const HostLane&) = delete;
   HostLane& operator=(const HostLane&) = delete;
   ~HostLane() { stop(); }
 
-  // Appends an item; waits for room when the queue is full. False when none came within the deadline.
-  [[nodiscard]] bool push(HostItem item) {
+  // Appends an item; waits for room when the queue is full.
+  [[nodiscard]] Pushed push(HostItem item) {
     std::unique_lock lock(mutex_);
     const auto room = [&] { return pushed_ - done_ < capacity || state_.failure.failed(); };
-    if (!changed_.wait_for(lock, state_.options.deadline, room)) return false;
-    if (pushed_ - done_ >= capacity) return true;  // failed: what is dropped would have been skipped
+    if (stopping_) return Pushed::stopped;
+    if (!changed_.wait_for(lock, state_.options.deadline, room)) return Pushed::full;
+    if (state_.failure.failed()) return Pushed::failed;
     items_[pushed_ % capacity] = std::move(item);
     ++pushed_;
     lock.unlock();
     changed_.notify_all();
-    return true;
+    return Pushed::queued;
   }
 
-  // Waits until all items are worked off; after a failure they are skipped, so this is soon.
-  void drain() {
+  // Waits, after a failure, until nothing of ours touches memory of the user any more: what is queued will be skipped,
+  // so only the op in progress matters. A function of the user may go on.
+  void settle() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return pushed_ == done_; });
+    changed_.wait(lock, [&] { return !in_op_; });
   }
+
+  [[noreturn]] void raise_failure() const { state_.failure.raise_it(); }
 
   [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
 
@@ -72,31 +79,43 @@ class HostLane {
       changed_.wait(lock, [&] { return stopping_ || pushed_ != done_; });
       if (pushed_ == done_) return;
       HostItem item = std::move(items_[done_ % capacity]);
+      in_op_ = !item.function;
       lock.unlock();
       if (!state_.failure.failed()) run(item);
       item = {};
       lock.lock();
+      in_op_ = false;
       ++done_;
       changed_.notify_all();
     }
   }
 
   void run(HostItem& item) {
-    if (!item.function) {
-      item.call(item.object, item.a, item.b);
-      return;
-    }
 #if TIDE_HAS_EXCEPTIONS
     try {
-      item.function();
+      call(item);
     } catch (const std::exception& error) {
-      state_.fail(Errc::operation, detail::text({"tide::HostStream: a function on a stream threw: ", error.what()}));
+      threw(item, error.what());
     } catch (...) {
-      state_.fail(Errc::operation, "tide::HostStream: a function on a stream threw something unknown.");
+      threw(item, "something that is no std::exception.");
     }
 #else
-    item.function();
+    call(item);
 #endif
+  }
+
+  void threw(const HostItem& item, const char* what) {
+    state_.fail(Errc::operation, item.function
+                                     ? detail::text({"tide::HostStream: a function on a stream threw: ", what})
+                                     : detail::text({"tide::HostFabric: a hook threw: ", what}));
+  }
+
+  static void call(HostItem& item) {
+    if (item.function) {
+      item.function();
+    } else {
+      item.call(item.object, item.a, item.b);
+    }
   }
 
   HostState& state_;
@@ -105,6 +124,7 @@ class HostLane {
   std::vector<HostItem> items_;
   std::uint64_t pushed_ = 0;
   std::uint64_t done_ = 0;
+  bool in_op_ = false;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses the others
 };

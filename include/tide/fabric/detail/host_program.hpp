@@ -76,6 +76,9 @@ class HostProgram {
     return variants_[static_cast<std::size_t>(index)];
   }
 
+  // How many runs have finished on the caller's lane.
+  [[nodiscard]] std::atomic<std::uint64_t>& caller_done() noexcept { return caller_done_; }
+
   // Which counter an exit raises, in whichever variant it is.
   void bind_exit(ExitKind kind, std::atomic<std::uint64_t>& counter) {
     exit_counters_[static_cast<std::size_t>(kind)] = &counter;
@@ -94,11 +97,11 @@ class HostProgram {
   }
 
   // Makes room for a run and says what it is bound to. Waits for the oldest run when all are in flight; false when that
-  // took longer than the deadline.
+  // took longer than the deadline, or after a failure.
   [[nodiscard]] bool begin(std::int32_t variant_index, const Bindings& bindings) {
     Run& run = runs_[next_run_ % max_runs];
     const auto free = [&] { return state_.failure.failed() || run.lanes_left.load(std::memory_order_acquire) == 0; };
-    if (!state_.at(rank_).bell.wait(state_.options.deadline, free)) return false;
+    if (!state_.at(rank_).bell.wait(state_.options.deadline, free) || state_.failure.failed()) return false;
     run.bindings = bindings;
     run.variant = &variant(variant_index);
     if (bindings.gradient_table != nullptr) {
@@ -140,7 +143,9 @@ class HostProgram {
       if (!execute(run, seq, index)) return;
       pass_exits(variant, lane, ++position, index);
     }
-    run.lanes_left.fetch_sub(1, std::memory_order_acq_rel);  // acquired by begin()
+    // Released to begin(), and to a stream that the next run comes from.
+    if (variant.plan.lanes[lane].kind == LaneKind::caller) caller_done_.store(index + 1, std::memory_order_release);
+    run.lanes_left.fetch_sub(1, std::memory_order_acq_rel);
   }
 
   void work_merged(std::uint64_t index) {
@@ -282,28 +287,33 @@ class HostProgram {
     state_.at(rank).bell.ring();
   }
 
-  // Epochs are 64 bits and only grow; a wait for an earlier run than the first is met from the start.
+  // Epochs are 64 bits and only grow.
   [[nodiscard]] std::uint64_t absolute(index_t value, index_t per_run, std::uint64_t run) const noexcept {
     const std::uint64_t base = (state_.options.first_run + run) * static_cast<std::uint64_t>(per_run);
     return base + static_cast<std::uint64_t>(value);
   }
 
   bool wait(const Run& bound, const Op& op, index_t seq, std::uint64_t run) const {
-    if (run == 0 && op.value() <= 0) return true;
     const std::uint64_t expected = absolute(op.value(), op.per_run(), run);
     const auto word = word_at(rank_, op.word());
-    const auto met = [&] { return word.load(std::memory_order_acquire) >= expected || state_.failure.failed(); };
-    if (!state_.at(rank_).bell.wait(state_.options.deadline, met)) {
+    // The difference, not the values: what an earlier run than the first would have raised counts as there.
+    const auto reached = [&] {
+      return static_cast<std::int64_t>(word.load(std::memory_order_acquire) - expected) >= 0;
+    };
+    const auto met = [&] { return reached() || state_.failure.failed(); };
+    const auto what = [&] {
       const index_t of = words_.index(op.word());
       const bool event = words_.kind(op.word()) == WordKind::event;
-      state_.fail(
-          Errc::deadline,
-          detail::text({"tide::HostFabric: the deadline of ", seconds_text(state_.options.deadline),
-                        " passed: ", where(bound, op, seq, run), " waits for ",
-                        (event ? "the own lane " + bound.variant->plan.lanes[static_cast<std::size_t>(of)].name()
-                               : "rank " + std::to_string(of)),
-                        ": ", words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed), ", expected ",
-                        expected, "."}));
+      return detail::text({where(bound, op, seq, run), " waits for ",
+                           (event ? "the own lane " + bound.variant->plan.lanes[static_cast<std::size_t>(of)].name()
+                                  : "rank " + std::to_string(of)),
+                           ": ", words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed),
+                           ", expected ", expected});
+    };
+    Bell::Reason reason{[](const void* text) { return (*static_cast<const decltype(what)*>(text))(); }, &what};
+    if (!state_.at(rank_).bell.wait(state_.options.deadline, met, &reason)) {
+      state_.fail(Errc::deadline, detail::text({"tide::HostFabric: the deadline of ",
+                                                seconds_text(state_.options.deadline), " passed: ", what(), "."}));
       return false;
     }
     return !state_.failure.failed();
@@ -324,6 +334,7 @@ class HostProgram {
   std::unique_ptr<Run[]> runs_;
   std::vector<index_t> merged_position_;
   std::array<std::atomic<std::uint64_t>*, 3> exit_counters_{};  // by ExitKind
+  std::atomic<std::uint64_t> caller_done_{0};
   std::uint64_t next_run_ = 0;
 };
 

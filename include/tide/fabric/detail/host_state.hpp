@@ -6,7 +6,7 @@
 
 #include <tide/fabric/host_options.hpp>  // HostOptions
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,9 +84,16 @@ class Failure {
   std::string text_;
 };
 
-// Wakes whatever waits for words, counters and queues of one rank.
+// Wakes whatever waits for words, counters and queues of one rank, and knows what its ops wait for.
 class Bell {
  public:
+  // What an op waits for, kept on its stack: the reason why whoever waits for the op comes too late.
+  struct Reason {
+    std::string (*describe)(const void* object);
+    const void* object;
+    Reason* next = nullptr;
+  };
+
   void ring() {
     // The empty critical section orders the ring after a waiter's check of its condition.
     { const std::lock_guard lock(mutex_); }
@@ -94,19 +102,47 @@ class Bell {
 
   // Waits until `met()`; false when the deadline passed first. `met` reads atomics or takes locks of its own.
   template <class Met>
-  bool wait(Duration deadline, const Met& met) {
+  bool wait(Duration deadline, const Met& met, Reason* reason = nullptr) {
     constexpr int polls = 64;  // a peer that is only a few copies away does not cost a sleep
     for (int i = 0; i < polls; ++i) {
       if (met()) return true;
     }
     const auto end = Clock::now() + deadline;
     std::unique_lock lock(mutex_);
-    return condition_.wait_until(lock, end, met);
+    if (reason != nullptr) append(reason);
+    const bool in_time = condition_.wait_until(lock, end, met);
+    if (reason != nullptr) remove(reason);
+    return in_time;
+  }
+
+  // What the op that has waited longest waits for; empty when none waits.
+  [[nodiscard]] std::string reason() {
+    const std::lock_guard lock(mutex_);
+    return reasons_ == nullptr ? std::string() : reasons_->describe(reasons_->object);
   }
 
  private:
+  void append(Reason* reason) noexcept {
+    Reason** end = &reasons_;
+    while (*end != nullptr) end = &(*end)->next;
+    *end = reason;
+  }
+
+  void remove(const Reason* reason) noexcept {
+    Reason** at = &reasons_;
+    while (*at != reason) at = &(*at)->next;
+    *at = reason->next;
+  }
+
   std::mutex mutex_;
   std::condition_variable condition_;
+  Reason* reasons_ = nullptr;
+};
+
+// An error that one rank decided on for all.
+struct Refusal {
+  Errc code = Errc::argument;
+  std::string text;
 };
 
 // The order of calls: the n-th call of every rank must be the same.
@@ -115,9 +151,14 @@ struct Call {
   std::int32_t slot = 0;
   std::int32_t first_rank = -1;
   index_t launched = 0;
-  bool refused = false;
-  Errc code = Errc::argument;
-  std::string text;
+  std::optional<Refusal> refusal;
+};
+
+// What a rank has attached, as `init` compares it.
+struct Attached {
+  std::uint64_t fingerprint;
+  ArenaPlaces places;
+  std::string label;
 };
 
 struct HostRank {
@@ -125,59 +166,61 @@ struct HostRank {
   AlignedMemory arena;
   Bell bell;
   std::deque<std::atomic<std::uint64_t>> counters;  // a deque: counters stay where they are as it grows
-  std::vector<std::uint64_t> fingerprints;
-  std::vector<std::string> labels;
+  std::vector<Attached> attached;
   std::uint64_t calls = 0;
+  bool present = false;  // at the barrier
 };
 
 // Shared by all ranks of a cluster, and kept alive by each.
 class HostState {
  public:
   HostState(MeshShape shape, HostOptions given)
-      : mesh(shape), options(std::move(given)), ranks(static_cast<std::size_t>(shape.ranks())) {}
+      : mesh(shape), options(bounded(std::move(given))), ranks(static_cast<std::size_t>(shape.ranks())) {}
 
   HostRank& at(Rank rank) noexcept { return ranks[static_cast<std::size_t>(rank.value)]; }
 
+  // Fails the cluster and wakes everything that waits in it. The first failure stays.
   void fail(Errc code, std::string text) {
-    if (!failure.set(code, std::move(text))) return;
-    for (HostRank& rank : ranks) rank.bell.ring();
-    barrier_changed_.notify_all();
+    if (failure.set(code, std::move(text))) wake();
   }
 
-  // Collective over the ranks: `last` runs once, when all have come and before any leaves. A rank that waits longer
-  // than the deadline fails the cluster.
+  // Collective over the ranks: `last` runs once, when all have come and before any leaves; it may set the failure. A
+  // rank that waits longer than the deadline fails the cluster. The caller looks at the failure afterwards.
   template <class Last>
-  void meet(const char* what, const Last& last) {
+  void meet(Rank rank, const char* what, const Last& last) {
     std::unique_lock lock(barrier_);
-    const std::uint64_t generation = generation_;
+    if (failure.failed()) return;
+    at(rank).present = true;
     if (++present_ == mesh.ranks()) {
       last();
       present_ = 0;
+      for (HostRank& other : ranks) other.present = false;
       ++generation_;
-      barrier_changed_.notify_all();
-    } else {
-      const auto left = [&] { return generation_ != generation || failure.failed(); };
-      if (!barrier_changed_.wait_for(lock, options.deadline, left)) {
-        const index_t missing = mesh.ranks() - present_;
-        lock.unlock();
-        fail(Errc::deadline,
-             detail::text({"tide::HostFabric: ", what, " needs all ranks; ", missing, " of ", mesh.ranks(),
-                           " did not come within ", seconds_text(options.deadline), "."}));
-      }
+      lock.unlock();
+      wake();
+      return;
     }
-    if (failure.failed()) failure.raise_it();
+    const auto left = [&, generation = generation_] { return generation_ != generation || failure.failed(); };
+    if (barrier_changed_.wait_for(lock, options.deadline, left)) return;
+    std::string absent;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (!ranks[r].present) absent += (absent.empty() ? "" : ", ") + std::to_string(r);
+    }
+    lock.unlock();
+    fail(Errc::deadline,
+         detail::text({"tide::HostFabric: ", what, " needs all ranks; of ", mesh.ranks(), " these did not come within ",
+                       seconds_text(options.deadline), ": ", absent, "."}));
   }
 
-  // Records the next call of a rank and compares it with what the others called there.
-  void enter_call(Rank rank, std::int32_t program, std::int32_t slot) {
+  // Records the next call of a rank and compares it with what the others called there. What another rank has refused is
+  // returned; a difference fails the cluster.
+  [[nodiscard]] std::optional<Refusal> enter_call(Rank rank, std::int32_t program, std::int32_t slot) {
     std::unique_lock lock(calls_mutex_);
     Call& call = next_call(rank);
-    if (call.refused) {
-      const Errc code = call.code;
-      const std::string text = call.text;
+    if (call.refusal) {
+      std::optional<Refusal> refusal = call.refusal;
       retire(rank);
-      lock.unlock();
-      raise(code, text);
+      return refusal;
     }
     if (call.first_rank < 0) {
       call.first_rank = rank.value;
@@ -190,27 +233,25 @@ class HostState {
                          describe(rank, program, slot) + ".";
       lock.unlock();
       fail(Errc::order, std::move(text));
-      failure.raise_it();
+      return std::nullopt;
     }
     ++call.launched;
     retire(rank);
+    return std::nullopt;
   }
 
-  // Refuses the next call of a rank, on all ranks. Where a rank has begun it already, only a failure can reach it.
-  [[noreturn]] void refuse_call(Rank rank, Errc code, const std::string& text) {
+  // Refuses the next call of a rank, on all ranks, and returns what they all say: the first refusal of the call. Where
+  // a rank has begun the call already, only a failure can reach it.
+  [[nodiscard]] Refusal refuse_call(Rank rank, Refusal refusal) {
     std::unique_lock lock(calls_mutex_);
     Call& call = next_call(rank);
-    if (!call.refused && call.launched == 0) {
-      call.refused = true;
-      call.code = code;
-      call.text = text;
-    }
+    if (!call.refusal) call.refusal = std::move(refusal);
+    refusal = *call.refusal;
     const bool begun = call.launched > 0;
     retire(rank);
     lock.unlock();
-    if (begun) fail(code, text);
-    if (failure.failed()) failure.raise_it();
-    raise(code, text);
+    if (begun) fail(refusal.code, refusal.text);
+    return refusal;
   }
 
   const MeshShape mesh;
@@ -219,6 +260,18 @@ class HostState {
   Failure failure;
 
  private:
+  // So far that a clock can be set to it.
+  static HostOptions bounded(HostOptions given) {
+    given.deadline = std::min<Duration>(given.deadline, std::chrono::hours(24 * 365));
+    return given;
+  }
+
+  void wake() {
+    for (HostRank& rank : ranks) rank.bell.ring();
+    { const std::lock_guard lock(barrier_); }  // orders the call after a waiter's check of its condition
+    barrier_changed_.notify_all();
+  }
+
   // The entry of a rank's next call. Entries are those that some rank has not made yet: a ring that grows to the
   // farthest that ranks run apart, which the queues of their streams bound.
   Call& next_call(Rank rank) {
@@ -239,8 +292,8 @@ class HostState {
   }
 
   std::string describe(Rank rank, std::int32_t program, std::int32_t slot) {
-    return at(rank).labels[static_cast<std::size_t>(program)] + " in slot " + std::to_string(slot) + " on rank " +
-           std::to_string(rank.value);
+    return at(rank).attached[static_cast<std::size_t>(program)].label + " in slot " + std::to_string(slot) +
+           " on rank " + std::to_string(rank.value);
   }
 
   std::mutex barrier_;

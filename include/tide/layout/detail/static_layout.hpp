@@ -14,9 +14,14 @@
 
 namespace tide::detail {
 
+// Reads what only a constant has: sizes are known of variables, too.
+[[nodiscard]] constexpr bool is_readable(const GroupView& group) noexcept {
+  return group.size() == 0 || group.parameters[0].shape.rank >= 0;
+}
+
 template <const auto& Group>
 concept ConstantGroup = requires {
-  typename std::integral_constant<index_t, GroupView(Group.view()).size()>;
+  typename std::bool_constant<is_readable(Group.view())>;
 };
 
 template <class M>
@@ -34,9 +39,7 @@ template <const auto& Group, class M, class Pack, class Storage>
 struct PolicyRules {
   static_assert(ConstantGroup<Group>, "tide::ShardLayout: Group must be a constexpr variable made by tide::group.");
   static_assert(is_mesh<M>, "tide::ShardLayout: M must be a tide::Mesh.");
-  static_assert(
-      Packing<Pack>,
-      "tide::ShardLayout: Pack must be TightPacking, Fsdp2Packing or have a constexpr PackingRule called rule.");
+  static_assert(Packing<Pack>, "tide::ShardLayout: Pack must be a Packing; use TightPacking or Fsdp2Packing.");
   static_assert(is_storage<Storage>, "tide::ShardLayout: Storage must be a tide::DenseStorage.");
   static constexpr bool aligned = [] {
     if constexpr (Packing<Pack>) return is_alignment(PackingRule(Pack::rule).start_alignment);
@@ -85,7 +88,7 @@ struct MeshRules {
   static_assert(rule != LayoutRule::ragged_rows,
                 "tide::ShardLayout: ragged rows must not be negative and must add up to dimension 0.");
   static_assert(rule != LayoutRule::broken_rule,
-                "tide::ShardLayout: a shard rule must cut the rows into consecutive ranges, from 0 to all rows.");
+                "tide::ShardLayout: a shard rule must cut all rows into consecutive ranges; begin at 0, end at rows.");
 };
 
 struct GatheredElement {

@@ -7,7 +7,9 @@
 #include <tide/core/index.hpp>     // SlotIndex
 #include <tide/fabric/fabric.hpp>  // FabricPort, Event
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tide::detail {
@@ -21,6 +23,8 @@ class SlotLife {
       : port_(&port), slot_bytes_(slot_bytes), slots_(static_cast<std::size_t>(depth)) {
     offset_ = port.reserve(depth * slot_bytes, 256);
   }
+  SlotLife(const SlotLife&) = delete;
+  SlotLife& operator=(const SlotLife&) = delete;
 
   [[nodiscard]] FabricPort& port() const noexcept { return *port_; }
   [[nodiscard]] index_t slot_bytes() const noexcept { return slot_bytes_; }
@@ -62,14 +66,14 @@ class SlotLife {
   void give_back(SlotIndex slot) noexcept { at(slot).holder = nobody; }
 
   // A handle went without saying when its last reader is done: nobody can know when the slot is free.
-  void poison(const std::string& label) noexcept {
-    if (poisoned_.empty()) poisoned_ = label;
+  void poison(std::shared_ptr<const std::string> label) noexcept {
+    if (!poisoned_) poisoned_ = std::move(label);
   }
 
   void require_sound() {
-    if (poisoned_.empty()) return;
+    if (!poisoned_) return;
     port_->refuse(Errc::order, detail::text({"tide::SlotPool: a handle must be released before it is destroyed; ",
-                                             poisoned_, " was not."}));
+                                             *poisoned_, " was not."}));
   }
 
  private:
@@ -86,7 +90,7 @@ class SlotLife {
   index_t offset_ = 0;
   std::vector<Slot> slots_;
   std::uint64_t releases_ = 0;
-  std::string poisoned_;
+  std::shared_ptr<const std::string> poisoned_;
 };
 
 }  // namespace tide::detail

@@ -33,11 +33,29 @@ class ArenaStorage {
   index_t offset_;
 };
 
+// Whether a layout is all in its type.
+template <class Layout>
+inline constexpr bool is_static_layout = [] {
+  if constexpr (requires { Layout::mesh_type::is_static; }) {
+    return Layout::mesh_type::is_static;
+  } else {
+    return false;
+  }
+}();
+
 // A static layout on the mesh of a fabric; a DynamicLayout cannot be made from a mesh alone.
 template <class Layout>
 [[nodiscard]] Layout layout_on(const FabricPort& fabric) {
   static_assert(!std::is_same_v<Layout, DynamicLayout>, "tide::DynamicLayout: pass the layout to the constructor.");
   return Layout::on(fabric.mesh());
+}
+
+// For typed access to a packed piece.
+inline void require_element_aligned(const LayoutView& layout, const Piece& piece, Buffer buffer) {
+  if (piece.elements() == 0 || piece.offset(buffer) % piece.size(buffer) == 0) return;
+  raise(Errc::layout, detail::text({"tide::ShardsView: a packing that aligns nothing has put the shard across its "
+                                    "elements' alignment; take bytes_of. Parameter '",
+                                    layout.group[piece.parameter].name.str(), "'."}));
 }
 
 // The element of a parameter's shard: f32 in masters, the gathered element in shards.

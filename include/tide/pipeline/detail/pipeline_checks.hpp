@@ -52,23 +52,62 @@ inline void require_fabric(const FabricPort& fabric, const LayoutView& layout, C
   }
 }
 
-// A packed buffer of the caller: of this rank, not null, aligned to every element in it.
-inline void require_packed(FabricPort& port, const LayoutView& layout, Buffer buffer, const void* data, Rank rank,
-                           const std::string& label) {
-  if (rank != port.rank()) {
-    port.refuse(Errc::argument, detail::text({"tide::ShardsView: shards must be those of the own rank; ", label,
-                                              " on rank ", port.rank().value, " got those of rank ", rank.value, "."}));
-  }
-  layout.for_each_piece(rank, [&](const Piece& piece) {
-    if (piece.elements() == 0) return;
-    const std::string at = " parameter '" + layout.group[piece.parameter].name.str() + "' of " + label + " on rank " +
-                           std::to_string(rank.value) + ".";
-    if (data == nullptr) port.refuse(Errc::argument, detail::text({"tide::ShardsView: shards must not be null;", at}));
-    const auto address = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(piece.offset(buffer));
-    if (address % static_cast<std::uintptr_t>(piece.size(buffer)) != 0) {
-      port.refuse(Errc::argument, detail::text({"tide::ShardsView: shards must be aligned to their elements;", at}));
-    }
-  });
+// Whether two layouts give the own rank the same buffers: one group by identity, or as many parameters and bytes.
+[[nodiscard]] inline bool same_buffers(const LayoutView& one, const LayoutView& two, Buffer buffer, Rank rank) {
+  if (one.mesh != two.mesh || one.group.size() != two.group.size()) return false;
+  const bool one_group = one.group.parameters.data() == two.group.parameters.data();
+  return (one_group && one.packing == two.packing && one.storage_alignment == two.storage_alignment) ||
+         one.bytes(buffer, rank) == two.bytes(buffer, rank);
 }
+
+inline void require_layout(FabricPort& port, const LayoutView& layout, const LayoutView& given, Buffer buffer,
+                           const std::string& label) {
+  if (same_buffers(layout, given, buffer, port.rank())) return;
+  port.refuse(Errc::argument,
+              detail::text({"tide::LayoutView: a buffer must have the layout of the pipeline; ", label, " on rank ",
+                            port.rank().value, " got one of ", given.group.size(), " parameters."}));
+}
+
+// Refuses a packed buffer of the caller that is not of this rank and layout, is null, or is below the alignment of its
+// elements.
+class PackedCheck {
+ public:
+  PackedCheck(const FabricPort& port, const LayoutView& layout, Buffer buffer) : layout_(layout), buffer_(buffer) {
+    layout.for_each_piece(port.rank(), [&](const Piece& piece) {
+      if (piece.elements() == 0 || piece.size(buffer) <= alignment_) return;
+      alignment_ = piece.size(buffer);
+      widest_ = piece.parameter;
+    });
+  }
+
+  void operator()(FabricPort& port, const LayoutView& given, const void* data, Rank rank,
+                  const std::string& label) const {
+    if (rank != port.rank()) {
+      port.refuse(Errc::argument,
+                  detail::text({"tide::ShardsView: shards must be those of the own rank; ", label, " on rank ",
+                                port.rank().value, " got those of rank ", rank.value, "."}));
+    }
+    require_layout(port, layout_, given, buffer_, label);
+    if (alignment_ == 0) return;
+    if (data == nullptr) {
+      port.refuse(Errc::argument, detail::text({"tide::ShardsView: shards must not be null;", where(port, label)}));
+    }
+    if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(alignment_) != 0) {
+      port.refuse(Errc::argument,
+                  detail::text({"tide::ShardsView: shards must be aligned to their elements;", where(port, label)}));
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string where(const FabricPort& port, const std::string& label) const {
+    return detail::text(
+        {" parameter '", layout_.group[widest_].name.str(), "' of ", label, " on rank ", port.rank().value, "."});
+  }
+
+  LayoutView layout_;
+  Buffer buffer_;
+  index_t alignment_ = 0;  // 0 when this rank owns nothing
+  ParameterIndex widest_{};
+};
 
 }  // namespace tide::detail

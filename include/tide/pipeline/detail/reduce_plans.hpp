@@ -22,13 +22,14 @@ concept SlotSource = requires(P& pool) {
 };
 
 template <class Inbox>
-[[nodiscard]] constexpr Collective reduce_collective(const LayoutView& layout, GradientSource gradients,
-                                                     Finish finish) {
+[[nodiscard]] constexpr Collective reduce_collective(const LayoutView& layout, GradientSource gradients, Finish finish,
+                                                     index_t ctas) {
   Collective collective;
   collective.layout = layout;
   collective.operation = Operation::reduce;
   collective.gradients = gradients;
   collective.finish = finish;
+  collective.ctas = ctas;
   collective.inbox = Inbox::shape(layout);
   fill_kernels(collective);
   return collective;
@@ -36,7 +37,7 @@ template <class Inbox>
 
 template <class F, class Layout, class Reducer, class Inbox>
 [[nodiscard]] PlanVariant reduce_variant(const LayoutView& layout, GradientSource gradients, Rank rank) {
-  Collective collective = reduce_collective<Inbox>(layout, gradients, Reducer::finish);
+  Collective collective = reduce_collective<Inbox>(layout, gradients, Reducer::finish, Reducer::launch::ctas);
   Plan plan = Reducer::reduce(collective, rank);
   std::vector<KernelCode> code = kernel_code<F, Layout, Kernel::Kind::sum, Reducer::finish>(collective);
   return {std::move(collective), std::move(plan), std::move(code)};
@@ -45,7 +46,8 @@ template <class F, class Layout, class Reducer, class Inbox>
 // Of a static layout.
 template <class Layout, class Reducer, class Inbox>
 inline constexpr index_t reduce_driver_calls = [] {
-  const Collective collective = reduce_collective<Inbox>(Layout{}.view(), GradientSource::storage, Reducer::finish);
+  const Collective collective =
+      reduce_collective<Inbox>(Layout{}.view(), GradientSource::storage, Reducer::finish, Reducer::launch::ctas);
   std::vector<Plan> plans;
   for (index_t r = 0; r < collective.ranks(); ++r) plans.push_back(Reducer::reduce(collective, Rank{r}));
   return driver_calls(collective, plans);

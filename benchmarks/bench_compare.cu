@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// bench_compare: tide's collectives on two GPUs, side by side with what FSDP2 does over NCCL, in one run.
+//
+// For a block of each model, for message sizes, and beside matrix products; every result is checked. The ways that are
+// compared are described in support/baseline.cuh and support/group_bench.cuh, how time is taken in support/stopwatch.cuh.
+
+#include "../examples/support/program.hpp"
+#include "support/bar_chart.hpp"
+#include "support/group_bench.cuh"
+
+#include <tide/fabric/cuda_cluster.cuh>
+#include <tide/models/registry.hpp>
+#include <tide/version.hpp>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+namespace {
+
+using namespace tide_benchmark;
+using tide_example::Args;
+
+constexpr const char* usage =
+    R"(bench_compare [--quick] [--model NAME] [--only PART] [--json FILE] [--svg DIR]
+
+Measures gather and reduce-scatter of one block of a model on two GPUs of this machine: tide, FSDP2's way over NCCL
+(stock, and with symmetric memory), NCCL alone, and a flat copy; alone, beside matrix products, and over message sizes.
+Prints a table. Times are medians over turns in which every way comes once; a sample is that of the slower GPU.
+
+  --quick        fewer turns
+  --model NAME   one model only, such as llama3.1-70b; by default it, qwen3-30b-a3b and wan2.2-t2v-a14b
+  --only PART    all (default), gather, reduce, gemm or sizes
+  --json FILE    writes what was measured
+  --svg DIR      draws bar charts
+
+exit code: 0 all results right, 1 a wrong result, 2 bad usage, 3 a named error
+)";
+
+struct Options {
+  bool quick = false;
+  std::vector<const tide::Model*> models{};
+  bool gather = true;
+  bool reduce = true;
+  bool gemm = true;
+  bool sizes = true;
+  std::optional<std::string> json{};
+  std::optional<std::string> svg{};
+};
+
+Options parse(int argc, char** argv) {
+  const Args args(argc, argv, {{"--quick", Args::alone}, {"--model", Args::value}, {"--only", Args::value},
+                               {"--json", Args::value}, {"--svg", Args::value}});
+  if (!args.words().empty()) throw tide_example::UsageError("unexpected '" + args.words().front() + "'");
+  Options options;
+  options.quick = args.has("--quick");
+  const std::size_t only = args.choice("--only", {"all", "gather", "reduce", "gemm", "sizes"});
+  options.gather = only == 0 || only == 1 || only == 3;
+  options.reduce = only == 0 || only == 2 || only == 3;
+  options.gemm = only == 0 || only == 3;
+  options.sizes = only == 0 || only == 4;
+  options.json = args.text("--json");
+  options.svg = args.text("--svg");
+  std::vector<std::string> names = {"llama3.1-70b", "qwen3-30b-a3b", "wan2.2-t2v-a14b"};
+  if (only == 3) names = {"llama3.1-70b"};
+  if (const auto model = args.text("--model")) names = {*model};
+  if (only == 4) names.clear();
+  for (const std::string& name : names) {
+    options.models.push_back(tide::find_model(name));
+    if (options.models.back() == nullptr) {
+      std::string list;
+      for (const tide::Model& model : tide::all_models) list += " " + std::string(model.name);
+      throw tide_example::UsageError("unknown model '" + name + "'; known are" + list);
+    }
+  }
+  return options;
+}
+
+// The unit that a model repeats most: its block.
+const tide::Unit& block_of(const tide::Model& model) {
+  const tide::Unit* most = &model.units.front();
+  for (const tide::Unit& unit : model.units) most = unit.repeat > most->repeat ? &unit : most;
+  return *most;
+}
+
+Layout layout_of(const tide::GroupView& group) {
+  tide::DynamicGroup copy;
+  for (const tide::Parameter& parameter : group.parameters) {
+    std::vector<index_t> extents;
+    for (int d = 0; d < parameter.shape.rank; ++d) extents.push_back(parameter.shape[d]);
+    copy.add(parameter.name.str(), extents, parameter.gathered, parameter.gradient, parameter.sharding);
+  }
+  return Layout(std::move(copy), {1, 2});
+}
+
+std::string size_name(index_t bytes) {
+  if (bytes >= index_t{1} << 30) return std::to_string(bytes >> 30) + " GiB";
+  if (bytes >= index_t{1} << 20) return std::to_string(bytes >> 20) + " MiB";
+  return std::to_string(bytes >> 10) + " KiB";
+}
+
+std::vector<index_t> message_sizes() {
+  std::vector<index_t> sizes;
+  for (index_t bytes = index_t{64} << 10; bytes <= index_t{1} << 30; bytes *= 4) sizes.push_back(bytes);
+  sizes.push_back(index_t{2} << 30);
+  return sizes;
+}
+
+// Everything that the ranks share.
+struct Shared {
+  tide::CudaCluster& cluster;
+  Communicators& stock;
+  Communicators& symmetric;
+  Meeting& meeting;
+  Report& report;
+};
+
+// Runs `body(fabric)` on every rank; what fails on one, fails all.
+template <class Body>
+void run_ranks(Shared& shared, const Body& body) {
+  try {
+    shared.cluster.run([&](tide::CudaFabric& fabric) {
+      try {
+        body(fabric);
+      } catch (const Abandoned&) {
+        throw;
+      } catch (const std::exception& error) {
+        shared.meeting.fail("rank " + std::to_string(fabric.rank().value) + ": " + error.what());
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+    if (shared.meeting.failed()) throw std::runtime_error(shared.meeting.cause());
+    throw;
+  }
+}
+
+void calibrate(GemmLoop& loop, Stopwatch& watch) {
+  Work products;
+  products.enqueue = [&loop](cudaStream_t stream) { loop.enqueue(stream); };
+  watch.warm(products);
+  static_cast<void>(watch.alone(products));
+  loop.count(loop.fitting(watch.alone(products).milliseconds));
+}
+
+void run_block(Shared& shared, const tide::Model& model, const Plan& plan) {
+  const SharedWords words(2);
+  run_ranks(shared, [&](tide::CudaFabric& fabric) {
+    const Layout layout = layout_of(block_of(model).group);
+    Slots slots(fabric, layout);
+    TideGroup group(fabric, slots, layout, Policies::all);
+    fabric.init();
+    {
+      Stopwatch watch(fabric.rank().value, shared.meeting, words);
+      group.prepare(fabric, watch.stream());
+      watch.settle();
+      const Blas blas;
+      std::deque<GemmLoop> loops;
+      std::vector<const GemmLoop*> list;
+      if (plan.gemm) {
+        loops.emplace_back("wave", blas, 1408, 1536, 8192, 8.5);
+        loops.emplace_back("big", blas, 8192, 8192, 8192, 13.0);
+        for (GemmLoop& loop : loops) {
+          calibrate(loop, watch);
+          list.push_back(&loop);
+        }
+      }
+      GroupBench bench(fabric, group, shared.meeting, watch, shared.stock, shared.symmetric, std::string(model.name),
+                       std::string(block_of(model).name));
+      bench.run(plan, list, shared.report);
+    }
+    fabric.close();
+  });
+}
+
+void run_sizes(Shared& shared, const Plan& plan) {
+  const SharedWords words(2);
+  run_ranks(shared, [&](tide::CudaFabric& fabric) {
+    const std::vector<index_t> sizes = message_sizes();
+    std::vector<Layout> layouts;
+    for (const index_t bytes : sizes) {
+      tide::DynamicGroup group;
+      group.add("weight", {bytes / 2 / 64, 64}, tide::Element::bf16, tide::Element::bf16);
+      layouts.emplace_back(std::move(group), tide::MeshShape{1, 2});
+    }
+    Slots slots(fabric, layouts.back());
+    std::deque<TideGroup> groups;
+    for (const Layout& layout : layouts) groups.emplace_back(fabric, slots, layout, Policies::few);
+    fabric.init();
+    {
+      Stopwatch watch(fabric.rank().value, shared.meeting, words);
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        groups[i].prepare(fabric, watch.stream());
+        watch.settle();
+        GroupBench bench(fabric, groups[i], shared.meeting, watch, shared.stock, shared.symmetric, "one parameter",
+                         size_name(sizes[i]));
+        bench.run(plan, {}, shared.report);
+      }
+    }
+    fabric.close();
+  });
+}
+
+// Ends the process when a rank hangs that nothing else can end: a GPU that waits for a peer, a collective call of NCCL.
+class Supervisor {
+ public:
+  Supervisor(Meeting& meeting, int seconds) : thread_([this, &meeting, seconds] { watch(meeting, seconds); }) {}
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  ~Supervisor() {
+    over_.store(true);
+    thread_.join();
+  }
+
+ private:
+  void watch(Meeting& meeting, int seconds) {
+    const Clock::time_point latest = Clock::now() + std::chrono::seconds(seconds);
+    while (!over_.load()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (meeting.failed_for() < 25 && Clock::now() < latest) continue;
+      std::cerr << "bench_compare: "
+                << (meeting.failed() ? meeting.cause() : "not done within " + std::to_string(seconds) + " seconds") << "\n";
+      std::_Exit(tide_example::named_error);
+    }
+  }
+
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+std::string version_text(int code, int thousand) {
+  return std::to_string(code / thousand) + "." + std::to_string(code % thousand / (thousand / 100));
+}
+
+// "2.28.9"
+std::string nccl_text(int code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
+}
+
+void describe_machine(Report& report) {
+  cudaDeviceProp device{};
+  must(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
+  report.machine = "2 x " + std::string(device.name);
+  int driver = 0;
+  int runtime = 0;
+  int nccl = 0;
+  must(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  must(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  must(ncclGetVersion(&nccl), "ncclGetVersion");
+  report.versions["tide"] = std::to_string(tide::version.major) + "." + std::to_string(tide::version.minor) + "." +
+                            std::to_string(tide::version.patch);
+  std::ifstream module_version("/sys/module/nvidia/version");
+  std::string text;
+  if (module_version >> text) report.versions["driver"] = text;
+  report.versions["cuda_driver"] = version_text(driver, 1000);
+  report.versions["cuda_runtime"] = version_text(runtime, 1000);
+  report.versions["nccl"] = nccl_text(nccl);
+  report.versions["nccl_header"] = nccl_text(NCCL_VERSION_CODE);
+}
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string label_of(const Row& row) {
+  std::string label = row.path;
+  for (const std::string* part : {&row.source, &row.own, &row.policy}) {
+    if (!part->empty() && *part != "default" && *part != "unicast") label += ", " + *part;
+  }
+  return label;
+}
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
+}
+
+void draw(const Report& report, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  std::map<std::string, BarChart> charts;
+  const auto add = [&](const std::string& file, const std::string& title, const char* unit, const Row& row, double value) {
+    const bool sizes = row.model == "one parameter";
+    charts.try_emplace(file, title, unit).first->second.add({(sizes ? row.group + ": " : "") + label_of(row), value, row.path == "tide"});
+  };
+  for (const Row& row : report.rows) {
+    if (row.operation != "gather" && row.operation != "reduce") continue;
+    const std::string of = row.operation + " of " + row.model + ", " + row.group;
+    if (row.model == "one parameter") {
+      add(row.operation + "-sizes", row.operation + " of one parameter", "ms", row, row.median_ms());
+    } else if (row.beside == "none") {
+      add(row.model + "-" + row.operation, of + ": time", "ms", row, row.median_ms());
+      add(row.model + "-" + row.operation + "-sm", of + ": SM time", "SM*ms", row, row.sm_ms.value_or(0));
+    } else {
+      add(row.model + "-" + row.operation + "-beside-" + row.beside, of + ": added to products (" + row.beside + ")", "ms", row,
+          row.added_ms.value_or(0));
+    }
+  }
+  for (const auto& entry : charts) write_file(folder / (entry.first + ".svg"), entry.second.svg());
+}
+
+void measure(const Options& options, Meeting& meeting, Report& report) {
+  const std::vector<int> devices = {0, 1};
+  for (const int device : devices) {
+    must(cudaSetDevice(device), "cudaSetDevice");
+    int reaches = 0;
+    must(cudaDeviceCanAccessPeer(&reaches, device, 1 - device), "cudaDeviceCanAccessPeer");
+    if (reaches == 0) throw std::runtime_error("the two GPUs cannot reach each other's memory");
+    must(cudaDeviceEnablePeerAccess(1 - device, 0), "cudaDeviceEnablePeerAccess");
+  }
+  tide::CudaOptions fabric_options;
+  fabric_options.deadline = std::chrono::seconds(20);
+  tide::CudaCluster cluster(devices, fabric_options);
+  Communicators stock(devices, NCCL_CTA_POLICY_DEFAULT);
+  Communicators symmetric(devices, NCCL_CTA_POLICY_ZERO);
+  Shared shared{cluster, stock, symmetric, meeting, report};
+  Plan plan;
+  plan.gather = options.gather;
+  plan.reduce = options.reduce;
+  plan.samples = options.quick ? 5 : 15;
+  plan.pairs = options.quick ? 5 : 9;
+  bool first = true;
+  for (const tide::Model* model : options.models) {
+    plan.gemm = options.gemm && first;
+    first = false;
+    run_block(shared, *model, plan);
+    std::cerr << "bench_compare: " << model->name << " done\n";
+  }
+  if (!options.sizes) return;
+  plan.gather = plan.reduce = true;
+  plan.gemm = false;
+  plan.samples = options.quick ? 5 : 11;
+  run_sizes(shared, plan);
+}
+
+int run(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  if (count < 2) throw std::runtime_error("two GPUs are needed, there are " + std::to_string(count));
+  if (options.json && !std::ofstream(*options.json, std::ios::app)) throw std::runtime_error("cannot write " + *options.json);
+  Report report;
+  for (int i = 0; i < argc; ++i) report.command += (i > 0 ? " " : "") + std::string(argv[i]);
+  report.date = now_text();
+  describe_machine(report);
+  std::string failed;
+  Meeting meeting(2);
+  {
+    const Supervisor supervisor(meeting, 420);
+    try {
+      measure(options, meeting, report);
+    } catch (const std::exception& error) {
+      failed = error.what();
+    }
+  }
+  // What was measured before something failed is worth having.
+  std::cout << report.machine << ", " << report.versions.dump() << "\n\n";
+  print_table(std::cout, report);
+  if (options.json) write_file(*options.json, to_json(report).dump(1) + "\n");
+  if (options.svg) draw(report, *options.svg);
+  if (!failed.empty()) throw std::runtime_error(failed);
+  return report.right ? tide_example::right : tide_example::violated;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // NVLink multicast stays off; many streams live side by side here, and none shall wait in another's hardware queue.
+  setenv("NCCL_NVLS_ENABLE", "0", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  return tide_example::run_program(argc, argv, usage, [&] { return run(argc, argv); });
+}

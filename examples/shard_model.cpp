@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// shard_model: shards a model over CPU ranks, gathers it, reduces its gradients, checks every byte, and measures all of
+// it beside the flat path that FSDP2 takes.
+
+#include "support/args.hpp"
+#include "support/files.hpp"
+#include "support/gather_pair.hpp"
+#include "support/model_choice.hpp"
+#include "support/planning.hpp"
+#include "support/program.hpp"
+#include "support/progress.hpp"
+#include "support/reduce_pair.hpp"
+#include "support/table.hpp"
+
+#include <tide/plan/bound.hpp>
+#include <tide/plan/tally.hpp>
+
+#include <iomanip>
+#include <sstream>
+
+namespace tide_example {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view usage =
+    R"(shard_model [MODEL] [FLAG...]
+
+Shards one unit of a model over CPU ranks, gathers it, reduces its gradients, compares every byte with what it must be,
+and prints times and costs beside those of the flat path: what FSDP2 does, on the same ranks and memory.
+
+  MODEL, --model NAME             a model that tide knows; llama3.1-8b if not given
+  --model-file F.json             a model from a file
+  --group NAME                    a unit of it; by default the one that it has most often: the block
+  --list                          prints models and their units, and does no more
+  --ranks N                       4 if not given
+  --seed N                        of weights and gradients, 1 if not given
+  --source shards|masters         gathers shards as they travel, or casts them from f32 masters first (so does the flat path)
+  --transport unicast|multicast   of tide's gather
+  --lanes separate|merged         a thread for each lane of a rank, or one for all; the flat path has one a rank
+  --samples N                     how often each is timed, tide and flat in turns; 5 if not given
+  --no-flat                       leaves the flat path out
+  --deadline-ms N                 of every wait, 60000 if not given
+  --json FILE                     writes JSON, too; - is standard output, which the table then leaves alone
+  --flip-bit gather|reduce        spoils a result before it is checked, to show that this is seen
+
+Buffer bytes are those of all ranks: what an operation needs beside its inputs and f32 results. The bound is that of
+tide's plan on a machine that copies as fast as this one was seen to.
+
+  exit code  0 right, 1 a result is wrong, 2 bad usage, 3 an error, named on standard error
+)";
+
+struct Options {
+  FileModel model;
+  FileUnit unit;
+  index_t ranks = 4;
+  index_t samples = 5;
+  FlatGather::Source source = FlatGather::Source::shards;
+  TransportChoice transport = TransportChoice::unicast;
+  std::string json;
+  std::string flip;  // the operation whose result is spoiled
+  PairOptions pair;
+};
+
+FileUnit chosen_unit(const Args& args, const FileModel& model) {
+  const std::optional<std::string> name = args.text("--group");
+  std::string known;
+  const FileUnit* most = &model.units.front();
+  for (const FileUnit& unit : model.units) {
+    if (unit.name == name) return unit;
+    if (unit.repeat > most->repeat) most = &unit;
+    known += (known.empty() ? "" : ", ") + unit.name;
+  }
+  if (!name) return *most;
+  throw UsageError("--group: " + model.name + " has no group '" + *name + "'; it has " + known);
+}
+
+FileModel chosen_model(const Args& args) {
+  const std::vector<std::string>& words = args.words();
+  if (words.size() > 1) throw UsageError("'" + words[1] + "' is one word too many");
+  if (words.empty() && (args.has("--model") || args.has("--model-file"))) return choose_model(args);
+  if (args.has("--model") || args.has("--model-file")) {
+    throw UsageError("give one of MODEL, --model NAME and --model-file FILE");
+  }
+  const std::string name = words.empty() ? "llama3.1-8b" : words[0];
+  const tide::Model* known = tide::find_model(name);
+  if (known == nullptr) throw UsageError("MODEL is one of " + model_names() + ", not '" + name + "'");
+  return named_model(*known);
+}
+
+Options parse(const Args& args) {
+  Options options;
+  options.ranks = args.number("--ranks", 4, 1, 256);
+  options.samples = args.number("--samples", 5, 1, 1000);
+  options.source = static_cast<FlatGather::Source>(args.choice("--source", {"shards", "masters"}));
+  options.transport = static_cast<TransportChoice>(args.choice("--transport", {"unicast", "multicast"}));
+  options.json = args.text("--json", "");
+  if (args.has("--json") && options.json.empty()) throw UsageError("--json takes the name of a file");
+  if (args.has("--flip-bit")) options.flip = args.choice("--flip-bit", {"gather", "reduce"}) == 0 ? "gather" : "reduce";
+  options.pair.flat = !args.has("--no-flat");
+  options.pair.seed = static_cast<std::uint64_t>(args.number("--seed", 1, 0, INT64_MAX));
+  options.pair.host.lanes = static_cast<tide::HostLanes>(args.choice("--lanes", {"separate", "merged"}));
+  options.pair.host.deadline = std::chrono::milliseconds(args.number("--deadline-ms", 60'000, 1, INT32_MAX));
+  options.model = chosen_model(args);
+  options.unit = chosen_unit(args, options.model);
+  return options;
+}
+
+int list() {
+  Table table({"model", "unit", "repeat", "parameters", "elements"});
+  for (const tide::Model& model : tide::all_models) {
+    for (const tide::Unit& unit : model.units) {
+      table.add({std::string(model.name), std::string(unit.name), grouped(unit.repeat), grouped(unit.group.size()),
+                 grouped(unit.elements() / unit.repeat)});
+    }
+  }
+  std::cout << table;
+  return right;
+}
+
+/// One line of the report.
+struct Row {
+  std::string name;
+  std::vector<double> samples_ms{};
+  index_t bytes_written = 0;
+  index_t copies = 0;
+  index_t buffer_bytes = 0;
+  double bound_seconds = 0;  ///< 0 where there is none
+
+  void cost(const FlatCost& flat) {
+    bytes_written = flat.bytes_written;
+    copies = flat.copies;
+    buffer_bytes = flat.buffer_bytes;
+  }
+};
+
+struct Report {
+  index_t checked_bytes = 0;
+  double copied_per_second = 0;
+  std::vector<Row> rows;
+};
+
+/// Counts what the plans of tide's operation do, and compares the count with the formula of plan/tally.hpp.
+/// @throws WrongResult
+void count(Row& row, const PlanFile& file, index_t formula) {
+  const tide::Tally tally = tide::tally(file.collective, file.plans);
+  row.bytes_written = tally.bytes_written;
+  row.copies = tally.copies;
+  if (tally.bytes_written == formula) return;
+  throw WrongResult(row.name + " writes " + std::to_string(tally.bytes_written) + " bytes, the formula says " +
+                    std::to_string(formula));
+}
+
+[[nodiscard]] index_t group_bytes(const tide::GroupView& group, tide::Element tide::Parameter::*element) {
+  index_t bytes = 0;
+  for (const tide::Parameter& parameter : group.parameters) {
+    bytes += parameter.shape.elements() * static_cast<index_t>(size_bytes(parameter.*element));
+  }
+  return bytes;
+}
+
+template <class Transport>
+void gather(const Options& options, const Progress& progress, Report& report) {
+  progress.say("gather: filling the shards");
+  GatherPair<Transport> pair(options.unit.parameters, options.ranks, options.source, options.pair);
+  Row tide{"tide.gather"};
+  Row flat{"flat.gather"};
+  Findings findings;
+  CopyRate rate;
+  for (index_t sample = 0; sample <= options.samples; ++sample) {  // number 0 warms up
+    progress.say("gather: sample " + std::to_string(sample) + " of " + std::to_string(options.samples));
+    const bool checked = sample == 0 || sample == options.samples;
+    tide.samples_ms.push_back(pair.tide());
+    if (checked && sample > 0 && options.flip == "gather") pair.flip_bit();
+    if (checked) pair.check(findings, "tide gather");
+    if (options.pair.flat) {
+      if (checked) pair.scribble();
+      flat.samples_ms.push_back(pair.flat());
+      if (checked) pair.check(findings, "flat gather");
+    }
+    findings.require_right();
+    pair.measure_copies(rate);
+    if (sample + 1 >= options.samples) pair.scribble();
+    pair.release();
+  }
+  report.checked_bytes += findings.bytes();
+  report.copied_per_second = rate.bytes_per_second();
+
+  const bool multicast = options.transport == TransportChoice::multicast;
+  const bool cast = options.source == FlatGather::Source::masters;
+  PlanChoices choices;
+  choices.mesh = {1, options.ranks};
+  choices.transport = options.transport;
+  choices.own = cast ? tide::OwnBlock::cast : Transport::own_block;
+  const PlanFile file = make_plans(options.model.name, options.unit.name, options.unit.parameters, choices);
+  const index_t targets = options.ranks + (multicast && cast && options.ranks > 1 ? 1 : 0);
+  count(tide, file, targets * group_bytes(file.parameters.view(), &tide::Parameter::gathered));
+  tide.buffer_bytes = pair.buffer_bytes();
+  tide.bound_seconds = tide::lower_bound(file.collective, file.plans, tide::machines::cpu(rate.bytes_per_second())).seconds;
+  report.rows.push_back(std::move(tide));
+  if (!options.pair.flat) return;
+  flat.cost(pair.flat_cost());
+  report.rows.push_back(std::move(flat));
+}
+
+void reduce(const Options& options, const Progress& progress, Report& report) {
+  using Chunks = tide::Chunks<4>;
+  using Bytes = tide::Bytes<(TIDE_INBOX << 20)>;
+  progress.say("reduce: filling the gradients");
+  ReducePair<tide::Ring<Chunks, Bytes>> pair(options.unit.parameters, options.ranks, options.pair);
+  Row tide{"tide.reduce"};
+  Row flat{"flat.reduce"};
+  Findings findings;
+  for (index_t sample = 0; sample <= options.samples; ++sample) {  // number 0 warms up
+    progress.say("reduce: sample " + std::to_string(sample) + " of " + std::to_string(options.samples));
+    const bool checked = sample == 0 || sample == options.samples;
+    if (checked) pair.scribble();
+    tide.samples_ms.push_back(pair.tide());
+    if (options.pair.flat) flat.samples_ms.push_back(pair.flat());
+    if (checked && sample > 0 && options.flip == "reduce") pair.flip_bit();
+    if (checked) pair.check(findings);
+    if (checked && options.pair.flat) pair.check_flat(findings);
+    findings.require_right();
+  }
+  report.checked_bytes += findings.bytes();
+
+  PlanChoices choices;
+  choices.mesh = {1, options.ranks};
+  choices.operation = tide::Operation::reduce;
+  choices.inbox_chunks = Chunks::value;
+  choices.inbox_bytes = Bytes::value;
+  const PlanFile file = make_plans(options.model.name, options.unit.name, options.unit.parameters, choices);
+  const index_t gradients = group_bytes(file.parameters.view(), &tide::Parameter::gradient);
+  index_t elements = 0;
+  for (const tide::Parameter& parameter : file.parameters.view().parameters) elements += parameter.shape.elements();
+  count(tide, file, (options.ranks - 1) * gradients + 4 * elements);
+  tide.buffer_bytes = pair.buffer_bytes();
+  tide.bound_seconds =
+      tide::lower_bound(file.collective, file.plans, tide::machines::cpu(report.copied_per_second)).seconds;
+  report.rows.push_back(std::move(tide));
+  if (!options.pair.flat) return;
+  flat.cost(pair.flat_cost());
+  report.rows.push_back(std::move(flat));
+}
+
+std::string fixed(double number, int digits) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(digits) << number;
+  return text.str();
+}
+
+void print(const Options& options, const Report& report) {
+  const tide::GroupView group = options.unit.parameters.view();
+  index_t elements = 0;
+  for (const tide::Parameter& parameter : group.parameters) elements += parameter.shape.elements();
+  std::cout << options.unit.name << " of " << options.model.name << ": " << grouped(group.size()) << " parameters, "
+            << grouped(elements) << " elements, on " << options.ranks << " ranks\n"
+            << grouped(report.checked_bytes) << " bytes checked, all right\n\n";
+  Table table({"", "median ms", "best", "bytes written", "copies", "buffer bytes", "of the bound"});
+  for (const Row& row : report.rows) {
+    const double middle = median(row.samples_ms);
+    table.add({row.name, fixed(middle, 1), fixed(*std::min_element(row.samples_ms.begin(), row.samples_ms.end()), 1),
+               grouped(row.bytes_written), grouped(row.copies), grouped(row.buffer_bytes),
+               row.bound_seconds > 0 ? fixed(100 * row.bound_seconds / (middle / 1e3), 0) + " %" : ""});
+  }
+  std::cout << table << '\n';
+  for (std::size_t i = 0; i + 1 < report.rows.size() && options.pair.flat; i += 2) {
+    std::cout << report.rows[i].name << " takes "
+              << fixed(median(report.rows[i].samples_ms) / median(report.rows[i + 1].samples_ms), 2) << " of "
+              << report.rows[i + 1].name << "'s time\n";
+  }
+  std::cout << "the machine copies " << fixed(report.copied_per_second / 1e9, 1) << " GB/s\n";
+}
+
+void write_json(std::ostream& out, const Options& options, const Report& report) {
+  Json rows = Json::array();
+  for (const Row& row : report.rows) {
+    Json entry = {{"name", row.name},
+                  {"samples_ms", row.samples_ms},
+                  {"median_ms", median(row.samples_ms)},
+                  {"bytes_written", row.bytes_written},
+                  {"copies", row.copies},
+                  {"buffer_bytes", row.buffer_bytes}};
+    if (row.bound_seconds > 0) entry["bound_ms"] = row.bound_seconds * 1e3;
+    rows.push_back(std::move(entry));
+  }
+  const Json json = {{"model", options.model.name},
+                     {"group", options.unit.name},
+                     {"ranks", options.ranks},
+                     {"seed", options.pair.seed},
+                     {"checked_bytes", report.checked_bytes},
+                     {"copied_bytes_per_second", report.copied_per_second},
+                     {"rows", std::move(rows)}};
+  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+int shard_model(const Args& args) {
+  if (args.has("--list")) return list();
+  const Options options = parse(args);
+  require_sensible(options.unit.parameters.view(), {1, options.ranks}, options.unit.name);
+  if (!options.json.empty()) write_file(options.json, [](std::ostream&) {});  // refused now rather than at the end
+  Report report;
+  try {
+    const Progress progress;
+    if (options.transport == TransportChoice::multicast) {
+      gather<tide::MulticastTransport>(options, progress, report);
+    } else {
+      gather<tide::UnicastTransport>(options, progress, report);
+    }
+    reduce(options, progress, report);
+  } catch (const WrongResult& wrong) {
+    std::cerr << "shard_model: " << options.unit.name << " of " << options.model.name << ": " << wrong.what() << '\n';
+    return violated;
+  }
+  for (Row& row : report.rows) row.samples_ms.erase(row.samples_ms.begin());  // the warm-up
+  if (options.json != "-") print(options, report);
+  if (!options.json.empty()) write_file(options.json, [&](std::ostream& out) { write_json(out, options, report); });
+  return right;
+}
+
+}  // namespace
+}  // namespace tide_example
+
+int main(int argc, char** argv) {
+  using tide_example::Args;
+  return tide_example::run_program(argc, argv, tide_example::usage, [&] {
+    return tide_example::shard_model(Args(argc, argv,
+                                          {{"--model", Args::value},
+                                           {"--model-file", Args::value},
+                                           {"--group", Args::value},
+                                           {"--list", Args::alone},
+                                           {"--ranks", Args::value},
+                                           {"--seed", Args::value},
+                                           {"--source", Args::value},
+                                           {"--transport", Args::value},
+                                           {"--lanes", Args::value},
+                                           {"--samples", Args::value},
+                                           {"--no-flat", Args::alone},
+                                           {"--deadline-ms", Args::value},
+                                           {"--json", Args::value},
+                                           {"--flip-bit", Args::value}}));
+  });
+}

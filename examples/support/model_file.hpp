@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads the parameter list of a model from a JSON file:
+//
+//   {"model": "tiny", "groups": [
+//     {"name": "layers.0", "repeat": 4, "params": [
+//       {"name": "layers.0.w", "shape": [64, 48], "dtype": "bf16"},
+//       {"name": "layers.0.v", "shape": [48, 64], "dtype": "bf16", "gradient": "f32", "shard_dim": 1},
+//       {"name": "layers.0.b", "shape": [7], "dtype": "f32", "rows": [3, 0, 4]}],
+//      "aliases": [{"name": "layers.0.tied", "target": "layers.0.w"}]}]}
+//
+// `repeat` says how many such groups the model has, one if it is missing; their names count up from the first one's.
+// `gradient` is the element of the gradient, if not `dtype`; `rows` are ragged row counts, one per rank. Other keys are
+// left alone. Whatever is wrong is one tide::Error that names the file, the group and the parameter.
+
+#pragma once
+
+#include "files.hpp"
+
+#include <nlohmann/json.hpp>
+#include <tide/layout/dynamic_layout.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tide_example {
+
+/// One group of a model file, which stands for `repeat` groups of the model.
+struct FileUnit {
+  std::string name;
+  tide::index_t repeat = 1;
+  tide::DynamicGroup parameters;  ///< with the names of the first repetition
+};
+
+/// A model whose groups keep the rules of layouts, whatever the mesh.
+struct FileModel {
+  std::string name;
+  std::vector<FileUnit> units;
+};
+
+namespace detail {
+
+class ModelReader {
+ public:
+  explicit ModelReader(std::string file) : file_(std::move(file)) {}
+
+  FileModel read(const std::string& text) {
+    const nlohmann::json document = parse(text);
+    FileModel model;
+    model.name = string(document, "model");
+    std::set<std::string> names;
+    for (const nlohmann::json& entry : array(document, "groups")) {
+      group_ = "number " + std::to_string(model.units.size());
+      group_ = string(entry, "name");
+      if (!names.insert(group_).second) fail("two groups have this name");
+      model.units.push_back(read_group(entry));
+    }
+    group_.clear();
+    if (model.units.empty()) fail("'groups' has no entries");
+    return model;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { tide::raise(tide::Errc::argument, place() + what); }
+
+  // Where the reader is, as the beginning of a sentence.
+  [[nodiscard]] std::string place() const {
+    std::string text = "'" + file_ + "': ";
+    if (!group_.empty()) text += "group '" + group_ + "': ";
+    if (!parameter_.empty()) text += "parameter '" + parameter_ + "': ";
+    return text;
+  }
+
+  nlohmann::json parse(const std::string& text) const {
+    // A key that is there twice would be overwritten without a word.
+    std::vector<std::set<std::string>> open_objects;
+    const auto check_keys = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+      if (event == nlohmann::json::parse_event_t::object_start) open_objects.emplace_back();
+      if (event == nlohmann::json::parse_event_t::object_end) open_objects.pop_back();
+      if (event == nlohmann::json::parse_event_t::key && !open_objects.back().insert(value.get<std::string>()).second) {
+        fail("the key " + shown(value) + " is there twice in one object");
+      }
+      return true;
+    };
+    try {
+      return nlohmann::json::parse(text, check_keys);
+    } catch (const nlohmann::json::exception& error) {
+      fail("this is not JSON: " + cut(error.what(), 150));
+    }
+  }
+
+  FileUnit read_group(const nlohmann::json& entry) {
+    FileUnit read;
+    read.name = group_;
+    if (entry.contains("repeat")) read.repeat = integer(entry, "repeat", 1, 1'000'000);
+    tide::index_t number = 0;
+    for (const nlohmann::json& parameter : array(entry, "params")) {
+      parameter_ = "number " + std::to_string(number++);
+      parameter_ = string(parameter, "name");
+      read_parameter(parameter, read.parameters);
+    }
+    parameter_.clear();
+    if (entry.contains("aliases")) {
+      for (const nlohmann::json& tied : array(entry, "aliases")) {
+        const std::string name = string(tied, "name");
+        read.parameters.add_alias(name, string(tied, "target"));
+      }
+    }
+    const tide::GroupView view = read.parameters.view();
+    if (const tide::LayoutFault fault = check(view); fault.rule != tide::LayoutRule::none) {
+      tide::raise(tide::Errc::layout, place() + describe(fault, view));
+    }
+    return read;
+  }
+
+  void read_parameter(const nlohmann::json& entry, tide::DynamicGroup& group) const {
+    std::vector<tide::index_t> shape = integers(entry, "shape");
+    const tide::Element dtype = element(entry, "dtype");
+    const tide::Element gradient = entry.contains("gradient") ? element(entry, "gradient") : dtype;
+    tide::Sharding sharding;
+    std::vector<tide::index_t> rows;
+    if (entry.contains("shard_dim")) {
+      sharding = tide::shard(static_cast<int>(integer(entry, "shard_dim", 0, tide::max_dimensions - 1)));
+    }
+    if (entry.contains("rows")) {
+      rows = integers(entry, "rows");
+      if (rows.empty()) fail("'rows' has no entries");
+      if (sharding.dimension != 0) fail("'rows' count along dimension 0; leave out 'shard_dim'");
+    }
+    group.add(parameter_, shape, dtype, gradient, sharding, std::move(rows));
+  }
+
+  // ---- values: each is there and of its type, or the error says so
+
+  [[nodiscard]] const nlohmann::json& value(const nlohmann::json& object, const char* key) const {
+    if (!object.is_object()) fail("an object with '" + std::string(key) + "' is expected, not " + shown(object));
+    const auto found = object.find(key);
+    if (found == object.end()) fail("the key '" + std::string(key) + "' is missing");
+    return *found;
+  }
+
+  [[nodiscard]] const nlohmann::json& array(const nlohmann::json& object, const char* key) const {
+    const nlohmann::json& found = value(object, key);
+    if (!found.is_array()) fail("'" + std::string(key) + "' must be an array, not " + shown(found));
+    return found;
+  }
+
+  [[nodiscard]] std::string string(const nlohmann::json& object, const char* key) const {
+    const nlohmann::json& found = value(object, key);
+    if (!found.is_string() || found.get_ref<const std::string&>().empty()) {
+      fail("'" + std::string(key) + "' must be text, not " + shown(found));
+    }
+    return found.get<std::string>();
+  }
+
+  // A number as the library counts, or nothing where it is none.
+  [[nodiscard]] static std::optional<tide::index_t> integer(const nlohmann::json& number) {
+    const bool fits = number.is_number_unsigned() ? number.get<std::uint64_t>() <= std::uint64_t{INT64_MAX}
+                                                  : number.is_number_integer();
+    return fits ? std::optional(number.get<tide::index_t>()) : std::nullopt;
+  }
+
+  [[nodiscard]] tide::index_t integer(const nlohmann::json& object, const char* key, tide::index_t first,
+                                      tide::index_t last) const {
+    const std::optional<tide::index_t> number = integer(value(object, key));
+    if (!number || *number < first || *number > last) {
+      fail("'" + std::string(key) + "' must be an integer from " + std::to_string(first) + " to " +
+           std::to_string(last) + ", not " + shown(value(object, key)));
+    }
+    return *number;
+  }
+
+  // Whether their sizes make sense is for the rules of layouts to say.
+  [[nodiscard]] std::vector<tide::index_t> integers(const nlohmann::json& object, const char* key) const {
+    std::vector<tide::index_t> list;
+    for (const nlohmann::json& entry : array(object, key)) {
+      const std::optional<tide::index_t> number = integer(entry);
+      if (!number) fail("'" + std::string(key) + "' must hold integers of up to 64 bits, not " + shown(entry));
+      list.push_back(*number);
+    }
+    return list;
+  }
+
+  [[nodiscard]] tide::Element element(const nlohmann::json& object, const char* key) const {
+    const std::string text = string(object, key);
+    const std::optional<tide::Element> parsed = tide::parse_element(text);
+    if (!parsed) fail("'" + std::string(key) + "' must be bf16, f16, f32, f64, f8_e4m3 or f8_e5m2, not '" + text + "'");
+    return *parsed;
+  }
+
+  // A value as the file spells it.
+  [[nodiscard]] static std::string shown(const nlohmann::json& value) { return cut(value.dump(-1, ' ', true), 60); }
+
+  // A text that may be as long as the file, as long as an error can bear.
+  [[nodiscard]] static std::string cut(const std::string& text, std::size_t most) {
+    return text.size() <= most ? text : text.substr(0, most) + "...";
+  }
+
+  std::string file_;
+  std::string group_;
+  std::string parameter_;
+};
+
+}  // namespace detail
+
+/// Reads a model from text; `file` is what errors call it.
+/// @throws tide::Error (Errc::argument) when the text is not a model, (Errc::layout) when a group breaks a rule
+inline FileModel parse_model(const std::string& text, const std::string& file) {
+  return detail::ModelReader(file).read(text);
+}
+
+/// Reads a model file.
+/// @throws tide::Error as above, and (Errc::argument) when the file cannot be read
+inline FileModel read_model_file(const std::string& path) { return parse_model(read_file(path), path); }
+
+}  // namespace tide_example

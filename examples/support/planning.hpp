@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the choices of a command line to the plans of all ranks.
+
+#pragma once
+
+#include "plan_file.hpp"
+#include "table.hpp"
+
+#include <tide/plan/kernels.hpp>
+#include <tide/reduce/copy_engine_reducer.hpp>
+#include <tide/reduce/ring.hpp>
+#include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/unicast_transport.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+namespace tide_example {
+
+enum class TransportChoice { unicast, multicast };
+
+/// How a collective is carried out.
+struct PlanChoices {
+  tide::MeshShape mesh{};
+  tide::PackingRule packing = tide::TightPacking::rule;
+  tide::Operation operation = tide::Operation::gather;
+  TransportChoice transport = TransportChoice::unicast;
+  tide::OwnBlock own = tide::OwnBlock::copy;
+  tide::GradientSource gradients = tide::GradientSource::storage;
+  tide::Finish finish = tide::Finish::store;
+  tide::index_t inbox_chunks = 4;
+  tide::index_t inbox_bytes = 64 << 20;
+};
+
+/// Refuses to write plans that would not fit into this machine's memory.
+/// @throws tide::Error (Errc::capacity)
+inline void require_memory(const tide::Collective& collective, const std::string& group) {
+  using tide::index_t;
+  const index_t ranks = collective.ranks();
+  const bool gather = collective.operation == tide::Operation::gather;
+  const tide::Buffer target = gather ? tide::Buffer::slot : tide::Buffer::output;
+  const tide::Buffer source = gather ? tide::Buffer::shards : tide::Buffer::gradients;
+  auto per_peer = static_cast<index_t>(tide::coalesce(collective.layout.blocks(tide::Rank{0}, source, target)).size());
+  if (!gather) {
+    const index_t output = collective.layout.max_bytes(tide::Buffer::output) / 4;
+    per_peer += 5 * tide::ceil_div(output, std::max<index_t>(1, collective.inbox.chunk_elements));
+  }
+  const double needed = 128.0 * static_cast<double>(ranks) * static_cast<double>(ranks) * static_cast<double>(per_peer);
+  const double present = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (ranks <= most_planned_ranks && needed <= present) return;
+  constexpr double gib = 1 << 30;
+  tide::raise(
+      tide::Errc::capacity,
+      "the plans of group '" + group + "' on " + std::to_string(ranks) + " ranks need about " +
+          grouped(static_cast<index_t>(needed / gib) + 1) + " GiB, this machine has " +
+          grouped(static_cast<index_t>(present / gib)) +
+          (ranks > most_planned_ranks ? "; at most " + grouped(most_planned_ranks) + " ranks are planned" : ""));
+}
+
+/// The plans of all ranks for one group.
+/// @throws tide::Error when the group cannot be laid out, or its plans do not fit
+[[nodiscard]] inline PlanFile make_plans(const std::string& model, const std::string& group_name,
+                                         const tide::DynamicGroup& group, const PlanChoices& choices) {
+  require_sensible(group.view(), choices.mesh, group_name);
+  PlanFile file{model, group_name, group, {}, {}, {}};
+  tide::Collective& collective = file.collective;
+  collective.layout = tide::DynamicLayout(group, choices.mesh, choices.packing).view();
+  collective.operation = choices.operation;
+  collective.own = choices.own;
+  const bool gather = choices.operation == tide::Operation::gather;
+  if (!gather) {
+    collective.gradients = choices.gradients;
+    collective.finish = choices.finish;
+    collective.inbox = tide::ring_shape(collective.layout, choices.inbox_chunks, choices.inbox_bytes);
+  }
+  tide::fill_kernels(collective);
+  require_memory(collective, group_name);
+  for (tide::index_t r = 0; r < collective.ranks(); ++r) {
+    const tide::Rank rank{r};
+    if (!gather) {
+      file.plans.push_back(tide::CopyEngineReducer<>::reduce(collective, rank));
+    } else if (choices.transport == TransportChoice::multicast) {
+      file.plans.push_back(tide::MulticastTransport::gather(collective, rank));
+    } else {
+      file.plans.push_back(tide::UnicastTransport::gather(collective, rank));
+    }
+  }
+  return file;
+}
+
+}  // namespace tide_example

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// run_program: what the mains of all programs have in common: `--help`, and what an exit code means.
+//
+//   0  right          1  a law or a result is violated          2  bad usage          3  a named error
+//
+// What went wrong, and where, is on standard error.
+
+#pragma once
+
+#include "args.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string_view>
+
+namespace tide_example {
+
+inline constexpr int right = 0;
+inline constexpr int violated = 1;
+inline constexpr int bad_usage = 2;
+inline constexpr int named_error = 3;
+
+/// Runs `body()`, which returns an exit code.
+///
+/// @param usage  what `--help` prints; its first word is the program's name
+template <class Body>
+int run_program(int argc, char** argv, std::string_view usage, Body body) {
+  const std::string name(usage.substr(0, usage.find_first_of(" \n")));
+  try {
+    for (int i = 1; i < argc; ++i) {
+      if (std::string_view(argv[i]) == "--help") {
+        std::cout << "usage: " << usage;
+        return std::cout.flush() ? right : named_error;
+      }
+    }
+    const int code = body();
+    if (!std::cout.flush()) throw std::runtime_error("cannot write to standard output");
+    return code;
+  } catch (const UsageError& error) {
+    std::cerr << name << ": " << error.what() << "\nTry '" << name << " --help'.\n";
+    return bad_usage;
+  } catch (const std::bad_alloc&) {
+    std::cerr << name << ": not enough memory\n";
+  } catch (const std::exception& error) {  // tide::Error among them
+    std::cerr << name << ": " << error.what() << "\n";
+  } catch (...) {
+    std::cerr << name << ": an unknown error\n";
+  }
+  return named_error;
+}
+
+}  // namespace tide_example

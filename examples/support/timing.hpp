@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Time of work that all ranks do together, and how fast they copy.
+
+#pragma once
+
+#include <tide/fabric/host_cluster.hpp>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+namespace tide_example {
+
+using Clock = std::chrono::steady_clock;
+
+/// Milliseconds from the first rank's start of `work(fabric)` to the last one's end.
+template <class Work>
+[[nodiscard]] double timed(tide::HostCluster& cluster, const Work& work) {
+  const auto ranks = static_cast<std::size_t>(cluster.mesh().ranks());
+  std::barrier<> start(static_cast<std::ptrdiff_t>(ranks));
+  std::vector<Clock::time_point> begin(ranks);
+  std::vector<Clock::time_point> end(ranks);
+  cluster.run([&](tide::HostFabric& fabric) {
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    start.arrive_and_wait();
+    begin[rank] = Clock::now();
+    work(fabric);
+    end[rank] = Clock::now();
+  });
+  const auto passed = *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
+  return std::chrono::duration<double, std::milli>(passed).count();
+}
+
+/// The middle of some numbers; of two middle ones, their mean.  @pre there is one
+[[nodiscard]] inline double median(std::vector<double> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  const std::size_t half = numbers.size() / 2;
+  return numbers.size() % 2 == 1 ? numbers[half] : (numbers[half - 1] + numbers[half]) / 2;
+}
+
+/// How many bytes all ranks copy in a second, each from one part of its arena to another: more than caches hold.
+class CopyRate {
+ public:
+  /// Reserves memory; before `init` of the fabric, on every rank.
+  static tide::index_t reserve(tide::HostFabric& fabric) {
+    return fabric.reserve(2 * bytes_of_rank(fabric.mesh().ranks()), 4096);
+  }
+
+  /// Copies once.  @param offset  what `reserve` returned
+  void measure(tide::HostCluster& cluster, tide::index_t offset) {
+    const tide::index_t bytes = bytes_of_rank(cluster.mesh().ranks());
+    const double milliseconds = timed(cluster, [&](tide::HostFabric& fabric) {
+      std::byte* memory = fabric.arena() + offset;
+      std::memcpy(memory + bytes, memory, static_cast<std::size_t>(bytes));
+    });
+    const double rate = static_cast<double>(bytes * cluster.mesh().ranks()) / milliseconds * 1e3;
+    best_ = std::max(best_, rate);
+  }
+
+  /// The best so far: a bound must not be beaten.
+  [[nodiscard]] double bytes_per_second() const noexcept { return best_; }
+
+ private:
+  [[nodiscard]] static tide::index_t bytes_of_rank(tide::index_t ranks) {
+    constexpr tide::index_t together = tide::index_t{256} << 20;
+    return std::max<tide::index_t>(together / ranks, 1 << 20);
+  }
+
+  double best_ = 0;
+};
+
+}  // namespace tide_example

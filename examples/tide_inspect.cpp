@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// tide_inspect: looks at layouts and plans without running them.
+
+#include "support/args.hpp"
+#include "support/files.hpp"
+#include "support/model_choice.hpp"
+#include "support/plan_json.hpp"
+#include "support/planning.hpp"
+#include "support/program.hpp"
+#include "support/table.hpp"
+
+#include <tide/plan/bound.hpp>
+#include <tide/plan/print.hpp>
+#include <tide/plan/tally.hpp>
+#include <tide/plan/verify.hpp>
+
+#include <chrono>
+#include <iomanip>
+#include <iostream>
+#include <optional>
+#include <sstream>
+
+namespace tide_example {
+namespace {
+
+using tide::index_t;
+
+constexpr std::string_view usage =
+    R"(tide_inspect layout|plan|verify --model NAME | --model-file F.json --mesh NODESxRANKS [FLAG...]
+       tide_inspect verify --plan F.json [--json FILE]
+
+  layout   what lies where: the shards of every group, or of --group NAME
+  plan     what each rank does: the ops of one group, by default the most repeated one
+  verify   proves the plans of every distinct group, of --group NAME, or of a file that `plan --json` wrote
+
+  --op gather|reduce             gather if not given
+  --packing tight|fsdp2          how shards are packed: tide's own way, or PyTorch FSDP2's
+  --json FILE                    writes JSON; - is standard output
+  --summary                      of plan: constants and bound only
+  --print                        of plan: every op in words
+  --machine h200_node|cpu:N      of plan: the machine of the bound; a CPU copies N GB/s
+  --transport unicast|multicast  of a gather
+  --own copy|in_place|cast       of a gather: how the own block gets into the own slot (multicast brings it along)
+  --gradients storage|table      of a reduce: where gradients lie
+  --finish store|accumulate      of a reduce: what is done with the sum
+  --chunks N, --inbox-bytes N    of a reduce: the ring of the inbox, 4 and 67108864 if not given
+
+  exit code  0 right, 1 a law is violated, 2 bad usage, 3 an error, named on standard error
+)";
+
+// ---- what the command line asks for ---------------------------------------------------------------------------------
+
+tide::MeshShape parse_mesh(const Args& args) {
+  const std::optional<std::string> given = args.text("--mesh");
+  if (!given) throw UsageError("--mesh NODESxRANKS is missing");
+  const std::string_view text = *given;
+  const std::size_t x = text.find('x');
+  const auto nodes = parse_number<index_t>(text.substr(0, x), 1, INT32_MAX);
+  const auto ranks =
+      x == std::string_view::npos ? std::nullopt : parse_number<index_t>(text.substr(x + 1), 1, INT32_MAX);
+  if (!nodes || !ranks) throw UsageError("--mesh takes NODESxRANKS, as in 1x8, not '" + *given + "'");
+  const tide::MeshShape mesh = tide::Mesh<tide::dynamic, tide::dynamic>(*nodes, *ranks).shape();
+  if (mesh.nodes > 1) {
+    tide::raise(tide::Errc::argument, "--mesh " + *given + ": this version supports one node; give 1xRANKS");
+  }
+  return mesh;
+}
+
+tide::OwnBlock parse_own(const Args& args, TransportChoice transport) {
+  using tide::OwnBlock;
+  if (!args.has("--own")) return transport == TransportChoice::multicast ? OwnBlock::multicast : OwnBlock::copy;
+  constexpr OwnBlock choices[] = {OwnBlock::copy, OwnBlock::in_place, OwnBlock::cast};
+  return choices[args.choice("--own", {"copy", "in_place", "cast"})];
+}
+
+PlanChoices parse_choices(const Args& args) {
+  PlanChoices choices;
+  choices.packing = packings[args.choice("--packing", {"tight", "fsdp2"})].rule;
+  choices.operation = static_cast<tide::Operation>(args.choice("--op", {"gather", "reduce"}));
+  choices.transport = static_cast<TransportChoice>(args.choice("--transport", {"unicast", "multicast"}));
+  choices.own = parse_own(args, choices.transport);
+  choices.gradients = static_cast<tide::GradientSource>(args.choice("--gradients", {"storage", "table"}));
+  choices.finish = static_cast<tide::Finish>(args.choice("--finish", {"store", "accumulate"}));
+  choices.inbox_chunks = args.number("--chunks", choices.inbox_chunks, 1, 255);
+  choices.inbox_bytes = args.number("--inbox-bytes", choices.inbox_bytes, 1, index_t{1} << 40);
+  choices.mesh = parse_mesh(args);
+  return choices;
+}
+
+std::string machine_name(const Args& args) { return args.text("--machine", "h200_node"); }
+
+tide::Machine parse_machine(const Args& args) {
+  const std::string name = machine_name(args);
+  if (name == "h200_node") return tide::machines::h200_node();
+  std::optional<double> rate;
+  if (name.starts_with("cpu:")) rate = parse_number(std::string_view(name).substr(4), 1e-6, 1e6);
+  if (!rate) throw UsageError("--machine takes h200_node or cpu:N with N in GB/s, not '" + name + "'");
+  return tide::machines::cpu(*rate * 1e9);
+}
+
+// The units that --group leaves.
+std::vector<FileUnit> chosen_units(const Args& args, FileModel& model) {
+  const std::optional<std::string> name = args.text("--group");
+  if (!name) return std::move(model.units);
+  std::string known;
+  for (FileUnit& unit : model.units) {
+    if (unit.name == *name) return {std::move(unit)};
+    known += (known.empty() ? "" : ", ") + unit.name;
+  }
+  throw UsageError("--group: " + model.name + " has no group '" + *name + "'; it has " + known);
+}
+
+// JSON where --json says, a table on standard output unless that is taken.
+template <class WriteJson, class WriteTable>
+void report(const Args& args, WriteJson write_json, WriteTable write_table) {
+  const std::optional<std::string> file = args.text("--json");
+  if (file) write_file(*file, write_json);
+  if (file != "-") write_table(std::cout);
+}
+
+// ---- layout ---------------------------------------------------------------------------------------------------------
+
+// The totals of a group, as FSDP2's users count them.
+struct Totals {
+  explicit Totals(const tide::LayoutView& layout) {
+    for (const tide::Parameter& parameter : layout.group.parameters) {
+      bytes += parameter.shape.elements() * static_cast<index_t>(size_bytes(parameter.gathered));
+    }
+    for (index_t r = 0; r < layout.mesh.ranks(); ++r) {
+      const index_t packed = layout.bytes(tide::Buffer::shards, tide::Rank{r});
+      shard_bytes = std::max(shard_bytes, packed);
+      gathered_bytes += packed;
+    }
+  }
+
+  index_t bytes = 0;
+  index_t shard_bytes = 0;     ///< of the largest rank, packed
+  index_t gathered_bytes = 0;  ///< of all ranks, packed
+};
+
+void write_layout_group(std::ostream& out, const FileUnit& unit, const tide::LayoutView& layout) {
+  const Totals totals(layout);
+  out << "{"
+      << fields({{"name", unit.name},
+                 {"repeat", unit.repeat},
+                 {"bytes", totals.bytes},
+                 {"shard_bytes", totals.shard_bytes},
+                 {"gathered_bytes", totals.gathered_bytes},
+                 {"pad_bytes", totals.gathered_bytes - totals.bytes}})
+      << ", \"params\": [\n";
+  std::vector<std::vector<JsonText>> shards(static_cast<std::size_t>(layout.group.size()));
+  for (index_t r = 0; r < layout.mesh.ranks(); ++r) {
+    layout.for_each_piece(tide::Rank{r}, [&](const tide::Piece& piece) {
+      shards[static_cast<std::size_t>(piece.parameter.value)].push_back(
+          object({{"rank", r},
+                  {"rows", list({piece.begin, piece.begin + piece.count})},
+                  {"offset", piece.offset(tide::Buffer::shards)},
+                  {"bytes", piece.bytes(tide::Buffer::shards)}}));
+    });
+  }
+  layout.for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
+    const auto p = static_cast<std::size_t>(piece.parameter.value);
+    const JsonText entry = object({{"name", layout.group[piece.parameter].name.str()},
+                                   {"offset", piece.start[static_cast<std::size_t>(tide::Buffer::slot)]},
+                                   {"shards", list(shards[p])}});
+    out << (p == 0 ? "" : ",\n") << entry.text();
+  });
+  out << "]}";
+}
+
+int layout(const Args& args) {
+  const PlanChoices choices = parse_choices(args);
+  FileModel model = choose_model(args);
+  const std::vector<FileUnit> units = chosen_units(args, model);
+  std::vector<tide::DynamicLayout> layouts;
+  for (const FileUnit& unit : units) {
+    require_sensible(unit.parameters.view(), choices.mesh, unit.name);
+    layouts.emplace_back(unit.parameters, choices.mesh, choices.packing);
+  }
+  const std::string packing = args.text("--packing", "tight");
+  report(
+      args,
+      [&](std::ostream& out) {
+        out << "{" << fields({{"model", model.name}, {"mesh", text(choices.mesh)}, {"packing", packing}})
+            << ", \"groups\": [\n";
+        for (std::size_t i = 0; i < units.size(); ++i) {
+          if (i > 0) out << ",\n";
+          write_layout_group(out, units[i], layouts[i].view());
+        }
+        out << "]}\n";
+      },
+      [&](std::ostream& out) {
+        out << model.name << " on " << text(choices.mesh) << " ranks, packing " << packing << "\n\n";
+        Table groups(
+            {"group", "repeat", "parameters", "bytes", "shard bytes", "gathered bytes", "padding bytes", "slot bytes"});
+        for (std::size_t i = 0; i < units.size(); ++i) {
+          const Totals totals(layouts[i].view());
+          groups.add({units[i].name, grouped(units[i].repeat), grouped(layouts[i].view().group.size()),
+                      grouped(totals.bytes), grouped(totals.shard_bytes), grouped(totals.gathered_bytes),
+                      grouped(totals.gathered_bytes - totals.bytes),
+                      grouped(layouts[i].view().bytes(tide::Buffer::slot))});
+        }
+        out << groups;
+        if (units.size() > 1) return;
+        Table parameters({"parameter", "slot offset", "rows of rank 0", "bytes of rank 0", "shard offset"});
+        layouts[0].view().for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
+          parameters.add({layouts[0].view().group[piece.parameter].name.str(),
+                          grouped(piece.start[static_cast<std::size_t>(tide::Buffer::slot)]), grouped(piece.count),
+                          grouped(piece.bytes(tide::Buffer::shards)), grouped(piece.offset(tide::Buffer::shards))});
+        });
+        out << '\n' << parameters;
+      });
+  return right;
+}
+
+// ---- plan -----------------------------------------------------------------------------------------------------------
+
+Table costs(const PlanFile& file) {
+  Table table({"rank", "ops", "copies", "bytes read", "bytes written", "signals", "waits", "casts", "reduces",
+               "launches", "driver calls"});
+  for (const tide::Plan& plan : file.plans) {
+    const tide::Tally cost = tide::tally(file.collective, plan);
+    std::vector<std::string> row = {std::to_string(plan.rank.value)};
+    for (const index_t count : {static_cast<index_t>(plan.ops.size()), cost.copies, cost.bytes_read, cost.bytes_written,
+                                cost.signals, cost.waits, cost.casts, cost.reduces, cost.launches, cost.driver_calls}) {
+      row.push_back(grouped(count));
+    }
+    table.add(row);
+  }
+  return table;
+}
+
+int plan(const Args& args) {
+  const PlanChoices choices = parse_choices(args);
+  const tide::Machine machine = parse_machine(args);
+  FileModel model = choose_model(args);
+  const std::vector<FileUnit> units = chosen_units(args, model);
+  const auto unit = std::max_element(units.begin(), units.end(),
+                                     [](const FileUnit& a, const FileUnit& b) { return a.repeat < b.repeat; });
+  const PlanFile file = make_plans(model.name, unit->name, unit->parameters, choices);
+  const tide::Collective& collective = file.collective;
+  const tide::Bound bound = tide::lower_bound(collective, file.plans, machine);
+  const index_t slot_bytes = collective.layout.bytes(tide::Buffer::slot);
+  const index_t driver_calls = tide::driver_calls(collective, file.plans);
+  report(
+      args,
+      [&](std::ostream& out) {
+        const JsonText constants = object(
+            {{"slot_bytes", slot_bytes}, {"inbox_bytes", collective.inbox.bytes()}, {"driver_calls", driver_calls}});
+        const JsonText limit =
+            object({{"seconds", bound.seconds}, {"machine", machine_name(args)}, {"binding", bound.binding()}});
+        if (args.has("--summary")) {
+          out << object({{"constants", constants}, {"bound", limit}}).text() << '\n';
+        } else {
+          write_plan(out, file, constants, limit);
+        }
+      },
+      [&](std::ostream& out) {
+        out << name(choices.operation) << " of " << unit->name << " of " << model.name << " on " << text(choices.mesh)
+            << " ranks\n\nslot_bytes    " << grouped(slot_bytes) << "\ninbox_bytes   "
+            << grouped(collective.inbox.bytes()) << "\ndriver_calls  " << grouped(driver_calls) << "\nbound         "
+            << bound.seconds * 1e3 << " ms on " << machine_name(args) << ": " << bound.binding() << '\n';
+        if (!args.has("--summary")) out << '\n' << costs(file);
+        for (const tide::Plan& of_rank : file.plans) {
+          if (args.has("--print")) tide::print(out << '\n', collective, of_rank);
+        }
+      });
+  return right;
+}
+
+// ---- verify ---------------------------------------------------------------------------------------------------------
+
+// The plans of one group, judged.
+struct Judged {
+  tide::DynamicGroup parameters;
+  std::vector<std::string> row;  ///< of the table
+  index_t ops = 0;
+  double seconds = 0;
+  std::vector<JsonText> violations;
+  std::string complaint;  ///< what is violated, and where
+};
+
+// The number of an op in the file that it was read from.
+index_t number_in_file(const PlanFile& file, const tide::Side& side) {
+  const auto rank = static_cast<std::size_t>(side.rank.value);
+  return file.seqs.empty() ? side.seq : file.seqs[rank][static_cast<std::size_t>(side.seq)];
+}
+
+JsonText side_json(const PlanFile& file, const tide::Side& side) {
+  const tide::Plan& plan = file.plans[static_cast<std::size_t>(side.rank.value)];
+  std::vector<JsonField> all = {{"rank", side.rank.value},
+                                {"lane", plan.lanes[side.op.lane].name()},
+                                {"seq", number_in_file(file, side)},
+                                {"op", name(side.op.kind)},
+                                {"run", side.run}};
+  if (!side.bytes.empty()) {
+    const tide::GroupView group = file.collective.layout.group;
+    const tide::ParameterIndex parameter{side.bytes.place.parameter};
+    if (parameter.value < group.size()) all.emplace_back("param", group[parameter].name.str());
+    all.emplace_back("memory", object({{"rank", side.bytes.rank.value},
+                                       {"space", name(side.bytes.place.space)},
+                                       {"begin", side.bytes.begin},
+                                       {"end", side.bytes.end}}));
+  }
+  return object(all);
+}
+
+Judged judge(const PlanFile& file) {
+  const auto start = std::chrono::steady_clock::now();
+  const tide::Verdict verdict = tide::verify(file.collective, file.plans);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  Judged judged;
+  judged.parameters = file.parameters;
+  judged.ops = verdict.ops;
+  judged.seconds = passed.count();
+  std::ostringstream complaint;
+  for (const tide::Violation& violation : verdict.violations) {
+    complaint << "tide_inspect: " << name(file.collective.operation) << " of " << file.group << ": "
+              << describe(violation) << '\n';
+    std::vector<JsonText> ops;
+    for (const tide::Side& side : {violation.first, violation.second}) {
+      if (!side.is_op()) continue;
+      ops.push_back(side_json(file, side));
+      if (number_in_file(file, side) == side.seq) continue;
+      complaint << "  (op " << side.seq << " of rank " << side.rank.value
+                << " has \"seq\": " << number_in_file(file, side) << " in the file)\n";
+    }
+    judged.violations.push_back(
+        object({{"law", name(violation.law)}, {"ops", list(ops)}, {"group", file.group}, {"text", violation.text}}));
+  }
+  judged.complaint = complaint.str();
+  std::ostringstream seconds;
+  seconds << std::fixed << std::setprecision(3) << judged.seconds;
+  const std::size_t broken = verdict.violations.size();
+  judged.row = {file.group,
+                std::string(name(file.collective.operation)),
+                text(file.collective.layout.mesh),
+                grouped(verdict.ops),
+                seconds.str(),
+                broken == 0 ? "hold" : std::to_string(broken) + " violations"};
+  return judged;
+}
+
+// Whether two groups have the same plans, whatever their parameters are called.
+bool same_plans(const tide::GroupView& a, const tide::GroupView& b) {
+  return std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(), b.parameters.end(),
+                    [](const tide::Parameter& x, const tide::Parameter& y) {
+                      using Kind = tide::Sharding::Kind;
+                      return x.shape.rank == y.shape.rank && x.shape.extents == y.shape.extents &&
+                             x.gathered == y.gathered && x.gradient == y.gradient && x.sharding.kind == Kind::chunked &&
+                             y.sharding.kind == Kind::chunked && x.sharding.dimension == y.sharding.dimension;
+                    });
+}
+
+int verify(const Args& args) {
+  std::vector<Judged> all;
+  if (const std::optional<std::string> path = args.text("--plan")) {
+    for (const char* flag : {"--model", "--model-file", "--group", "--mesh", "--op", "--packing", "--transport",
+                             "--own", "--gradients", "--finish", "--chunks", "--inbox-bytes"}) {
+      if (args.has(flag)) throw UsageError("the file of --plan says it all; leave out " + std::string(flag));
+    }
+    all.push_back(judge(read_plan_file(*path)));
+  } else {
+    const PlanChoices choices = parse_choices(args);
+    FileModel model = choose_model(args);
+    for (const FileUnit& unit : chosen_units(args, model)) {
+      const bool known = std::any_of(all.begin(), all.end(), [&](const Judged& judged) {
+        return same_plans(judged.parameters.view(), unit.parameters.view());
+      });
+      if (!known) all.push_back(judge(make_plans(model.name, unit.name, unit.parameters, choices)));
+    }
+  }
+  index_t ops = 0;
+  double seconds = 0;
+  std::vector<JsonText> violations;
+  Table table({"group", "operation", "mesh", "ops", "seconds", "laws"});
+  for (const Judged& judged : all) {
+    ops += judged.ops;
+    seconds += judged.seconds;
+    violations.insert(violations.end(), judged.violations.begin(), judged.violations.end());
+    table.add(judged.row);
+    std::cerr << judged.complaint << std::flush;
+  }
+  const bool holds = violations.empty();
+  report(
+      args,
+      [&](std::ostream& out) {
+        out << object({{"holds", holds}, {"violations", list(violations)}, {"ops", ops}, {"seconds", seconds}}).text()
+            << '\n';
+      },
+      [&](std::ostream& out) { out << table; });
+  return holds ? right : violated;
+}
+
+int inspect(const Args& args) {
+  if (args.words().size() != 1) throw UsageError("give one of layout, plan and verify");
+  const std::string& command = args.words().front();
+  const auto only_for = [&](std::string_view owner, std::initializer_list<const char*> flags) {
+    for (const char* flag : flags) {
+      if (command != owner && args.has(flag)) throw UsageError(std::string(flag) + " belongs to " + std::string(owner));
+    }
+  };
+  only_for("plan", {"--summary", "--print", "--machine"});
+  only_for("verify", {"--plan"});
+  if (command == "layout") return layout(args);
+  if (command == "plan") return plan(args);
+  if (command == "verify") return verify(args);
+  throw UsageError("give one of layout, plan and verify, not '" + command + "'");
+}
+
+}  // namespace
+}  // namespace tide_example
+
+int main(int argc, char** argv) {
+  using tide_example::Args;
+  return tide_example::run_program(argc, argv, tide_example::usage, [&] {
+    return tide_example::inspect(Args(argc, argv,
+                                      {{"--model", Args::value},
+                                       {"--model-file", Args::value},
+                                       {"--group", Args::value},
+                                       {"--mesh", Args::value},
+                                       {"--op", Args::value},
+                                       {"--packing", Args::value},
+                                       {"--json", Args::value},
+                                       {"--plan", Args::value},
+                                       {"--summary", Args::alone},
+                                       {"--print", Args::alone},
+                                       {"--machine", Args::value},
+                                       {"--transport", Args::value},
+                                       {"--own", Args::value},
+                                       {"--gradients", Args::value},
+                                       {"--finish", Args::value},
+                                       {"--chunks", Args::value},
+                                       {"--inbox-bytes", Args::value}}));
+  });
+}

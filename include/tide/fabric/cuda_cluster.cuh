@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CudaCluster: a rank per GPU, all in this process, each with a CudaFabric on a thread of its own.
+//
+//   tide::CudaCluster cluster{{0, 1}};
+//   cluster.run([](tide::CudaFabric& fabric) { /* the program of one rank */ });
+//
+// Test: tests/fabric/cuda_fabric.test.cu
+
+#pragma once
+
+#include <tide/fabric/cuda_fabric.cuh>  // CudaFabric
+
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace tide {
+
+/// Ranks as threads, each on a device.
+class CudaCluster {
+ public:
+  explicit CudaCluster(const std::vector<int>& devices, CudaOptions options = {})
+      : communicators_(CudaCommunicators::of_devices(devices)), options_(options) {}
+
+  [[nodiscard]] MeshShape mesh() const noexcept { return {1, static_cast<index_t>(communicators_.size())}; }
+
+  /// Runs `program(fabric)` for each rank with its device current, and waits for all. The first error is thrown again.
+  template <class F>
+  void run(const F& program) {
+    std::vector<std::thread> threads;
+    std::vector<std::exception_ptr> thrown(communicators_.size());
+    for (std::size_t r = 0; r < communicators_.size(); ++r) {
+      threads.emplace_back([&, r] {
+        try {
+          detail::check(cudaSetDevice(communicators_[r].device()), "cudaSetDevice");
+          CudaFabric fabric(communicators_[r], options_);
+          program(fabric);
+        } catch (...) {
+          thrown[r] = std::current_exception();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::exception_ptr& exception : thrown) {
+      if (exception) std::rethrow_exception(exception);
+    }
+  }
+
+ private:
+  std::vector<CudaCommunicators> communicators_;
+  CudaOptions options_;
+};
+
+}  // namespace tide

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CudaCommunicators: the NCCL communicators of one rank: one for gathers, one for reduces, since NCCL serialises all work
+// on one communicator.
+//
+//   a thread per GPU      auto all = tide::CudaCommunicators::of_devices({0, 1});
+//   a process per GPU     auto mine = tide::CudaCommunicators::from_environment();
+//
+// Test: tests/fabric/cuda_fabric.test.cu
+
+#pragma once
+
+#include <tide/core/index.hpp>                // Rank
+#include <tide/fabric/detail/cuda_check.cuh>  // check, DeviceGuard
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tide {
+
+/// Two communicators over the same ranks, on one device. Moves; destroys both.
+class CudaCommunicators {
+ public:
+  /// Takes communicators over; both must have the same ranks in the same order.
+  CudaCommunicators(ncclComm_t gather, ncclComm_t reduce, int device) noexcept
+      : gather_(gather), reduce_(reduce), device_(device) {}
+  CudaCommunicators(CudaCommunicators&& other) noexcept
+      : gather_(std::exchange(other.gather_, nullptr)),
+        reduce_(std::exchange(other.reduce_, nullptr)),
+        device_(other.device_) {}
+  CudaCommunicators& operator=(CudaCommunicators&&) = delete;
+  ~CudaCommunicators() {
+    if (reduce_ != nullptr) ncclCommDestroy(reduce_);
+    if (gather_ != nullptr) ncclCommDestroy(gather_);
+  }
+
+  /// One rank per device, all in this process.
+  /// @throws Error (Errc::operation) with NCCL's words
+  [[nodiscard]] static std::vector<CudaCommunicators> of_devices(const std::vector<int>& devices) {
+    std::vector<ncclComm_t> gather(devices.size());
+    std::vector<ncclComm_t> reduce(devices.size());
+    const int count = static_cast<int>(devices.size());
+    detail::check(ncclCommInitAll(gather.data(), count, devices.data()), "ncclCommInitAll");
+    detail::check(ncclCommInitAll(reduce.data(), count, devices.data()), "ncclCommInitAll");
+    std::vector<CudaCommunicators> all;
+    for (std::size_t i = 0; i < devices.size(); ++i) all.emplace_back(gather[i], reduce[i], devices[i]);
+    return all;
+  }
+
+  /// This process's rank of `TIDE_WORLD` ranks is `TIDE_RANK`, on device `TIDE_DEVICE` (by default the rank modulo the
+  /// devices there are); ranks meet at `NCCL_COMM_ID` (host:port of rank 0), so nothing else has to start them.
+  /// @throws Error (Errc::argument) when a variable is missing or malformed
+  [[nodiscard]] static CudaCommunicators from_environment() {
+    const int world = number("TIDE_WORLD", 1, 65535);
+    const int rank = number("TIDE_RANK", 0, world - 1);
+    if (std::getenv("NCCL_COMM_ID") == nullptr) {
+      raise(Errc::argument, "tide::CudaCommunicators: NCCL_COMM_ID must be set to host:port of rank 0.");
+    }
+    int devices = 0;
+    detail::check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    const int device = std::getenv("TIDE_DEVICE") != nullptr ? number("TIDE_DEVICE", 0, devices - 1) : rank % devices;
+    const detail::DeviceGuard guard(device);
+    // With NCCL_COMM_ID every process derives the same id from the address.
+    ncclUniqueId id;
+    detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    ncclComm_t gather = nullptr;
+    detail::check(ncclCommInitRank(&gather, world, id, rank), "ncclCommInitRank");
+    ncclComm_t reduce = nullptr;
+    detail::check(ncclCommSplit(gather, 0, rank, &reduce, nullptr), "ncclCommSplit");
+    return {gather, reduce, device};
+  }
+
+  [[nodiscard]] ncclComm_t gather() const noexcept { return gather_; }
+  [[nodiscard]] ncclComm_t reduce() const noexcept { return reduce_; }
+  [[nodiscard]] int device() const noexcept { return device_; }
+
+ private:
+  [[nodiscard]] static int number(const char* variable, int least, int most) {
+    const char* words = std::getenv(variable);
+    char* end = nullptr;
+    const long value = words != nullptr ? std::strtol(words, &end, 10) : 0;
+    if (words == nullptr || end == words || *end != '\0' || value < least || value > most) {
+      raise(Errc::argument, detail::text({"tide::CudaCommunicators: ", variable, " must be a number from ", least, " to ",
+                                          most, "; it is ", words != nullptr ? words : "not set", "."}));
+    }
+    return static_cast<int>(value);
+  }
+
+  ncclComm_t gather_;
+  ncclComm_t reduce_;
+  int device_;
+};
+
+}  // namespace tide

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CudaFabric: a rank on an NVIDIA GPU: copy engines move, stream memory operations wait, short-lived CTAs add.
+//
+//   auto all = tide::CudaCommunicators::of_devices({0, 1});
+//   tide::CudaFabric fabric{all[rank]};            // on the thread of that rank
+//   /* pools, pipelines and storage */
+//   fabric.init();
+//
+// A signal is an 8-byte copy of an epoch word to the peer; a wait for one is a stream wait; lanes of a rank meet at events.
+// No kernel moves a byte. Stream capture is refused: epochs are immediate values and cannot advance in a replay.
+//
+// Laws: those of Fabric                              (tests/fabric/cuda_fabric.test.cu)
+
+#pragma once
+
+#include <tide/fabric/cuda_communicators.cuh>    // CudaCommunicators
+#include <tide/fabric/cuda_options.cuh>          // CudaOptions
+#include <tide/fabric/cuda_stream.cuh>           // CudaStream
+#include <tide/fabric/detail/cuda_program.cuh>   // CudaProgram
+#include <tide/fabric/detail/cuda_queue.cuh>     // CudaQueue
+#include <tide/fabric/detail/host_state.hpp>     // Failure
+#include <tide/fabric/detail/nccl_window.cuh>    // NcclWindow
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+namespace tide {
+
+/// One rank's attachment to a GPU. Used by one host thread at a time; the current device is left as found.
+class CudaFabric final : public FabricPort {
+ public:
+  using Stream = CudaStream;
+
+  /// All ranks of the communicators on one node.  @pre `communicators` outlives the fabric
+  /// @throws Error (Errc::mismatch) when the NCCL library is older than its header
+  explicit CudaFabric(const CudaCommunicators& communicators, CudaOptions options = {});
+  ~CudaFabric();
+
+  [[nodiscard]] Rank rank() const noexcept override { return rank_; }
+  [[nodiscard]] MeshShape mesh() const noexcept override { return mesh_; }
+  [[nodiscard]] std::string name() const override { return "CudaFabric"; }
+  [[nodiscard]] bool has(Capability capability) const noexcept override {
+    return capability == Capability::none || options_.multicast == CudaMulticast::emulated;
+  }
+
+  /// A stream that the fabric makes and owns.
+  [[nodiscard]] CudaStream stream();
+  /// The user's stream on the fabric's device.
+  [[nodiscard]] CudaStream stream(cudaStream_t own) { return {*this, own}; }
+
+  /// Collective: compares what the ranks have reserved and attached, makes the arena and its window, loads every kernel.
+  /// @throws Error (Errc::mismatch) when ranks differ, (Errc::capacity) when a device has too little memory; the same on
+  ///         every rank
+  void init();
+
+  /// Waits for the work of this rank, meets the others, and gives everything back. May be called again.
+  /// @throws the fabric's error when it has failed
+  void close();
+
+  /// For measurements: from now on each CTA of a sum or a cast writes into `words` (memory of the device) on which SM it
+  /// was and when; null ends it. Word 0 counts them and begins at 0, word 1 is set to how many there is room for, then
+  /// come three words of each: the SM, begin and end in nanoseconds of the device's clock.
+  void record_residency(std::uint64_t* words) noexcept { residency_ = words; }
+
+  // What pipelines use.
+  template <Kernel::Kind Kind, Element E, Finish End>
+  [[nodiscard]] static KernelCode kernel() noexcept {
+    return detail::cuda_kernel<Kind, E, End>();
+  }
+  index_t reserve(index_t bytes, index_t alignment) override;
+  [[nodiscard]] std::byte* arena() const noexcept override { return window_.memory(); }
+  std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
+  void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) override;
+  [[nodiscard]] Event exit_event(std::int32_t program, ExitKind kind) override;
+  [[noreturn]] void refuse(Errc code, const std::string& text) override { raise(code, text); }
+  Event record(StreamRef stream) override;
+  void wait(StreamRef stream, const Event& event) override;
+  void zero(StreamRef stream, void* target, index_t bytes) override;
+  [[nodiscard]] bool passed(std::int32_t counter, std::uint64_t value) override;
+  void synchronize(std::int32_t counter, std::uint64_t value) override;
+
+ private:
+  // A counter of events: those of a program's exit, or of a stream, in a ring.
+  struct Counter {
+    std::vector<detail::CudaEvent>* ring = nullptr;
+    std::uint64_t recorded = 0;
+    bool of_program = false;  // then a place of the ring is used again only when what it stood for is done
+
+    [[nodiscard]] bool known_passed(std::uint64_t value) const noexcept {
+      return of_program && recorded >= value + ring->size();
+    }
+    [[nodiscard]] cudaEvent_t event(std::uint64_t value) const noexcept {
+      return (*ring)[(value - 1) % ring->size()].get();
+    }
+  };
+  // A run that the watchdog looks after.
+  struct Flight {
+    std::size_t program = 0;
+    std::int32_t variant = 0;
+    std::uint64_t run = 0;
+    detail::Clock::time_point begun{};
+  };
+  enum class Phase : std::uint8_t { building, running, closed };
+
+  [[nodiscard]] detail::CudaQueue& queue_of(cudaStream_t stream);
+  [[nodiscard]] cudaStream_t lane(Operation operation, Lane lane);
+  [[nodiscard]] std::int32_t new_counter(std::vector<detail::CudaEvent>& ring, bool of_program);
+  [[nodiscard]] std::byte* locate(const detail::CudaProgram& program, const detail::CudaVariant& variant, index_t rank,
+                                  Place place, index_t offset, const Bindings& bindings) const;
+  [[nodiscard]] const std::byte* source(const detail::CudaProgram& program, const detail::CudaVariant& variant,
+                                        const Op& op, const Bindings& bindings) const;
+  void copy(const detail::CudaProgram& program, const detail::CudaVariant& variant, const Op& op, index_t to,
+            const Bindings& bindings, cudaStream_t stream) const;
+  void enqueue(detail::CudaProgram& program, detail::CudaVariant& variant, const detail::CudaStep& step,
+               const Bindings& bindings, std::uint64_t run, cudaStream_t stream);
+  void record_exit(detail::CudaProgram& program, const Exit& exit, std::uint64_t run, cudaStream_t stream);
+  void compare_ranks();
+  void load_kernels();
+  void poll(const std::string& what, detail::CudaQueue::Met met);
+  void require_running(const char* call);
+  void watch();
+  [[nodiscard]] bool done(const Flight& flight);
+  [[nodiscard]] std::string diagnose(const Flight& flight);
+  void release_waits();
+  [[nodiscard]] bool is_running() const;
+  void stop() noexcept;
+
+  CudaOptions options_;
+  ncclComm_t gather_;
+  ncclComm_t reduce_;
+  int device_;
+  Rank rank_{};
+  MeshShape mesh_{};
+  Phase phase_ = Phase::building;
+  index_t reserved_ = 0;
+  detail::NcclWindow window_;
+  cudaStream_t init_stream_ = nullptr;
+  cudaStream_t rescue_stream_ = nullptr;
+  int* meeting_word_ = nullptr;            // on the device
+  std::uint64_t* seen_words_ = nullptr;    // pinned: what the watchdog reads words into
+  std::uint64_t* residency_ = nullptr;
+  std::vector<std::unique_ptr<detail::CudaProgram>> programs_;
+  std::vector<std::uint64_t> fingerprints_;
+  std::map<std::tuple<Operation, LaneKind, std::int32_t>, cudaStream_t> lanes_;
+  std::vector<cudaStream_t> streams_;
+  std::map<cudaStream_t, detail::CudaQueue> queues_;
+  std::map<cudaStream_t, std::pair<std::int32_t, std::unique_ptr<std::vector<detail::CudaEvent>>>> marks_;
+  std::deque<Counter> counters_;
+  detail::Failure failure_;
+  std::mutex flights_mutex_;
+  std::deque<Flight> flights_;
+  std::atomic<bool> stopping_{false};
+  std::thread watchdog_;
+};
+
+static_assert(Fabric<CudaFabric>);
+
+}  // namespace tide
+
+#include <tide/fabric/detail/cuda_fabric_bodies.cuh>
+#include <tide/fabric/detail/cuda_watchdog.cuh>

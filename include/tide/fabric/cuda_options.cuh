@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CudaOptions: what a CudaFabric is told when it is made.
+//
+// Test: tests/fabric/cuda_fabric.test.cu
+
+#pragma once
+
+#include <tide/fabric/fabric.hpp>  // Duration
+
+#include <cstdint>
+
+namespace tide {
+
+/// How a multicast write is carried out.
+enum class CudaMulticast : std::uint8_t {
+  missing,   ///< a policy that asks for multicast is refused
+  emulated,  ///< for tests only: as one copy per rank; nothing ever chooses this by itself
+};
+
+/// Options of a `CudaFabric`.
+struct CudaOptions {
+  Duration deadline = std::chrono::seconds(60);  ///< of every wait
+  CudaMulticast multicast = CudaMulticast::missing;
+};
+
+}  // namespace tide

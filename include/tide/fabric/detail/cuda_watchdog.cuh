@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The watchdog of CudaFabric, and how it ends. A stream wait has no time-out of its own, so a host thread looks after the
+// runs: when one is late it reads the words, says which wait is unmet, and releases all waits by writing them far ahead.
+
+#pragma once
+
+#include <tide/fabric/cuda_fabric.cuh>
+
+#include <algorithm>
+#include <thread>
+
+namespace tide {
+
+inline bool CudaFabric::done(const Flight& flight) {
+  const detail::CudaProgram& program = *programs_[flight.program];
+  // A later run may have taken the events of this one, after it was found done.
+  if (flight.run < program.known_done.load(std::memory_order_acquire)) return true;
+  for (const auto& ring : program.exits) {
+    if (!ring.empty() && detail::is_pending(ring[flight.run % ring.size()].get())) return false;
+  }
+  return true;
+}
+
+inline void CudaFabric::watch() {
+  cudaSetDevice(device_);
+  while (!stopping_.load(std::memory_order_acquire)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    Flight oldest;
+    {
+      const std::lock_guard lock(flights_mutex_);
+      while (!flights_.empty() && done(flights_.front())) flights_.pop_front();
+      if (flights_.empty()) continue;
+      oldest = flights_.front();
+    }
+    if (failure_.failed()) {
+      release_waits();
+      return;
+    }
+    if (detail::Clock::now() - oldest.begun < options_.deadline) continue;
+    failure_.set(Errc::deadline, diagnose(oldest));
+    release_waits();
+    return;
+  }
+}
+
+// The first wait of a run that its word does not meet. The words are read on a stream of their own; where even that is
+// stuck (CUDA_DEVICE_MAX_CONNECTIONS=1), the error names the operation and the peers that it waits for.
+inline std::string CudaFabric::diagnose(const Flight& flight) {
+  const detail::CudaProgram& program = *programs_[flight.program];
+  const detail::CudaVariant& variant = *program.variants[static_cast<std::size_t>(flight.variant)];
+  const std::string head = detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(options_.deadline),
+                                         " passed: ", program.label, ", step ", flight.run, ", rank ", rank_.value});
+  // Into pinned memory: a copy to pageable memory would block this thread behind the very wait that it looks into.
+  const volatile std::uint64_t* words = seen_words_;
+  cudaMemcpyAsync(seen_words_, window_.memory() + program.places.signals, static_cast<std::size_t>(program.words.bytes()),
+                  cudaMemcpyDeviceToHost, rescue_stream_);
+  const auto end = detail::Clock::now() + std::chrono::seconds(1);
+  while (detail::is_busy(rescue_stream_)) {
+    if (detail::Clock::now() > end) return head + ": waits for its peers; the words could not be read.";
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (std::size_t seq = 0; seq < variant.plan.ops.size(); ++seq) {
+    const Op& op = variant.plan.ops[seq];
+    if (op.kind != OpKind::wait || program.words.kind(op.word()) == WordKind::event) continue;
+    if (flight.run == 0 && op.value() <= 0) continue;
+    const std::uint64_t expected =
+        flight.run * static_cast<std::uint64_t>(op.per_run()) + static_cast<std::uint64_t>(op.value());
+    const std::uint64_t is = words[op.word()];
+    if (is >= expected) continue;
+    return detail::text({head, ", lane ", variant.plan.lanes[op.lane].name(), ", op ", seq, " (wait) waits for rank ",
+                         program.words.index(op.word()), ": ", program.words.describe(op.word()), " is ", is, ", expected ",
+                         expected, "."});
+  }
+  return head + ": its own work was not done; every peer has signalled.";
+}
+
+// Writes every word far ahead: the comparison of a stream wait is cyclic, so 2^62 beyond is met and 2^64 - 1 is not.
+inline void CudaFabric::release_waits() {
+  for (const auto& program : programs_) {
+    for (index_t word = 0; word < program->words.count(); ++word) {
+      constexpr std::uint64_t ahead = (std::uint64_t{1} << 62) + (std::uint64_t{1} << 40);
+      cuStreamWriteValue64(rescue_stream_,
+                           reinterpret_cast<CUdeviceptr>(window_.memory() + program->places.signals + 8 * word), ahead, 0);
+    }
+  }
+}
+
+// Whether a run of this rank is still on its way; its last exits come after all that it enqueued on any stream.
+inline bool CudaFabric::is_running() const {
+  for (const auto& program : programs_) {
+    if (program->next_run == 0) continue;
+    for (const auto& ring : program->exits) {
+      if (!ring.empty() && detail::is_pending(ring[(program->next_run - 1) % ring.size()].get())) return true;
+    }
+  }
+  return false;
+}
+
+inline void CudaFabric::close() {
+  if (phase_ == Phase::running && !failure_.failed()) {
+    const detail::DeviceGuard guard(device_);
+    // Nobody gives memory back while a peer may still write to it.
+    const auto idle = [](cudaStream_t stream) { return [stream] { return !detail::is_busy(stream); }; };
+    poll("its own runs", [this] { return !is_running(); });
+    for (const cudaStream_t stream : streams_) poll("the work of a stream", idle(stream));
+    for (const auto& entry : lanes_) poll("the work of a lane", idle(entry.second));
+    detail::check(ncclAllReduce(meeting_word_, meeting_word_, 1, ncclInt, ncclMax, gather_, init_stream_), "ncclAllReduce");
+    poll("the other ranks to close", idle(init_stream_));
+  }
+  stop();
+  if (failure_.failed()) failure_.raise_it();
+}
+
+inline void CudaFabric::stop() noexcept {
+  if (phase_ == Phase::closed) return;
+  stopping_.store(true, std::memory_order_release);
+  if (watchdog_.joinable()) watchdog_.join();
+  phase_ = Phase::closed;
+  // A driver that is shutting down has taken everything back already.
+  int before = 0;
+  if (cudaGetDevice(&before) != cudaSuccess) return;
+  cudaSetDevice(device_);
+  if (failure_.failed() && window_.memory() != nullptr) release_waits();
+  const auto end = detail::Clock::now() + std::chrono::seconds(5);
+  const auto busy = [&](cudaStream_t stream) {
+    while (stream != nullptr ? detail::is_busy(stream) : is_running()) {
+      if (detail::Clock::now() > end) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  };
+  bool stuck = busy(nullptr);  // runs on streams of the user
+  for (const cudaStream_t stream : streams_) stuck = busy(stream) || stuck;
+  for (const auto& entry : lanes_) stuck = busy(entry.second) || stuck;
+  if (!stuck) {
+    for (const auto& program : programs_) {
+      for (const auto& variant : program->variants) variant->release();
+      if (program->table != nullptr) cudaFree(program->table);
+      if (program->host_table != nullptr) cudaFreeHost(program->host_table);
+    }
+    for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
+    for (const auto& entry : lanes_) cudaStreamDestroy(entry.second);
+    cudaStreamDestroy(init_stream_);
+    cudaStreamDestroy(rescue_stream_);
+    cudaFree(meeting_word_);
+    if (seen_words_ != nullptr) cudaFreeHost(seen_words_);
+    window_.release();
+  } else {
+    window_.abandon();
+  }
+  // What a stuck stream still uses is left to the end of the process.
+  cudaSetDevice(before);
+}
+
+}  // namespace tide

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The arena on GPUs: one ncclMemAlloc, one window at offset 0, and the peers' addresses in it.
+//
+// Host getters of peer addresses came with NCCL 2.29.2; before, only device code can ask, so a one-thread kernel does.
+// Both need a library that is not older than the header that was compiled against.
+
+#pragma once
+
+#include <tide/core/config.hpp>               // TIDE_HIDDEN
+#include <tide/core/index.hpp>                // index_t
+#include <tide/fabric/detail/cuda_check.cuh>  // check
+
+#include <nccl_device.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace tide::detail {
+
+// "2.28.9"
+[[nodiscard]] inline std::string nccl_version_text(int code) {
+  return text({code / 10000, ".", code / 100 % 100, ".", code % 100});
+}
+
+// Refuses a library that lacks what the header promised.
+inline void require_nccl() {
+  static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3), "tide::CudaFabric: NCCL 2.28.3 or newer is required.");
+  int loaded = 0;
+  check(ncclGetVersion(&loaded), "ncclGetVersion");
+  if (loaded >= NCCL_VERSION_CODE) return;
+  raise(Errc::mismatch, text({"tide::CudaFabric: the NCCL library must not be older than its header; compiled with ",
+                              nccl_version_text(NCCL_VERSION_CODE), ", loaded ", nccl_version_text(loaded), "."}));
+}
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 2)
+// A template, so that several translation units may hold it.
+template <class Pointer>
+TIDE_HIDDEN __global__ void ask_peer_pointers(ncclWindow_t window, int ranks, Pointer* out) {
+  for (int rank = 0; rank < ranks; ++rank) out[rank] = ncclGetPeerPointer(window, 0, rank);
+}
+#endif
+
+class NcclWindow {
+ public:
+  NcclWindow() = default;
+  NcclWindow(const NcclWindow&) = delete;
+  NcclWindow& operator=(const NcclWindow&) = delete;
+  ~NcclWindow() { release(); }
+
+  // Local. False when there is no memory: all ranks must hear of it before any registers.
+  [[nodiscard]] bool allocate(index_t bytes) {
+    bytes_ = static_cast<std::size_t>(align_up(std::max<index_t>(bytes, 1), index_t{1} << 21));
+    if (ncclMemAlloc(&memory_, bytes_) == ncclSuccess) return true;
+    memory_ = nullptr;
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+
+  // Collective over the communicator; raises when windows are not to be had.
+  void register_memory(ncclComm_t communicator, index_t ranks, cudaStream_t stream) {
+    communicator_ = communicator;
+    check(ncclCommWindowRegister(communicator, memory_, bytes_, &window_, NCCL_WIN_COLL_SYMMETRIC),
+          "ncclCommWindowRegister");
+    if (window_ == nullptr) {
+      raise(Errc::operation,
+            "tide::CudaFabric: NCCL gives no symmetric window on this communicator; all ranks of a node must reach each "
+            "other, NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE must not be 0.");
+    }
+    peers_.assign(static_cast<std::size_t>(ranks), nullptr);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
+    static_cast<void>(stream);
+    for (index_t r = 0; r < ranks; ++r) {
+      check(ncclGetPeerDevicePointer(window_, 0, static_cast<int>(r), &peers_[static_cast<std::size_t>(r)]),
+            "ncclGetPeerDevicePointer");
+    }
+#else
+    void** on_device = nullptr;
+    const std::size_t size = sizeof(void*) * static_cast<std::size_t>(ranks);
+    check(cudaMalloc(&on_device, size), "cudaMalloc");
+    ask_peer_pointers<void*><<<1, 1, 0, stream>>>(window_, static_cast<int>(ranks), on_device);
+    check(cudaGetLastError(), "ask_peer_pointers");
+    check(cudaMemcpyAsync(peers_.data(), on_device, size, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    check(cudaFree(on_device), "cudaFree");
+#endif
+  }
+
+  [[nodiscard]] std::byte* memory() const noexcept { return static_cast<std::byte*>(memory_); }
+
+  // The start of a rank's arena as this process sees it; null for a rank that it cannot reach.
+  [[nodiscard]] std::byte* peer(index_t rank, index_t own) const noexcept {
+    return static_cast<std::byte*>(rank == own ? memory_ : peers_[static_cast<std::size_t>(rank)]);
+  }
+
+  // Leaves everything to the end of the process: for memory that a stuck stream still uses.
+  void abandon() noexcept {
+    window_ = nullptr;
+    memory_ = nullptr;
+  }
+
+  // Windows before the communicator, memory last. Needs the communicator alive.
+  void release() noexcept {
+    if (window_ != nullptr) ncclCommWindowDeregister(communicator_, std::exchange(window_, nullptr));
+    if (memory_ != nullptr) ncclMemFree(std::exchange(memory_, nullptr));
+  }
+
+ private:
+  ncclComm_t communicator_ = nullptr;
+  ncclWindow_t window_ = nullptr;
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::vector<void*> peers_;
+};
+
+}  // namespace tide::detail

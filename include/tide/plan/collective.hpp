@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collective: what the plans of all ranks have to achieve together. Writers turn it into plans, `verify` judges plans
+// by it, fabrics bind its spaces.
+//
+// Test: tests/plan/collective.test.cpp
+
+#pragma once
+
+#include <tide/layout/layout_view.hpp>  // LayoutView
+#include <tide/plan/op.hpp>             // Space
+#include <tide/plan/signal_words.hpp>   // SignalWords
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace tide {
+
+enum class Operation : std::uint8_t { gather, reduce };
+
+[[nodiscard]] constexpr std::string_view name(Operation operation) noexcept {
+  return operation == Operation::gather ? "gather" : "reduce";
+}
+
+/// How the own block gets into the own slot of a gather.
+enum class OwnBlock : std::uint8_t {
+  copy,       ///< by one local copy from the packed shards; peers are served from the shards
+  in_place,   ///< the caller wrote it there; peers are served from the slot
+  cast,       ///< by the cast from f32 masters; peers are served from the slot
+  multicast,  ///< by the multicast write that serves the peers
+};
+
+[[nodiscard]] constexpr std::string_view name(OwnBlock own) noexcept {
+  constexpr std::string_view names[] = {"copy", "in_place", "cast", "multicast"};
+  return names[static_cast<int>(own)];
+}
+
+/// Where the gradients of a reduce-scatter lie.
+enum class GradientSource : std::uint8_t {
+  storage,  ///< behind one base, as the layout says
+  table,    ///< each behind a pointer of its own: no block may span two parameters
+};
+
+/// What is done with the scaled sum.
+enum class Finish : std::uint8_t {
+  store,       ///< output = scale * sum
+  accumulate,  ///< output = output + scale * sum
+};
+
+/// A kernel that reduce and cast ops name: all that is needed to pick the instantiation, before a step.
+struct Kernel {
+  enum class Kind : std::uint8_t { cast, sum };
+
+  Kind kind = Kind::cast;
+  Element input = Element::f32;
+  Element output = Element::bf16;
+  Finish finish = Finish::store;
+  std::uint16_t inputs = 1;  ///< of a sum: the own gradient and the pieces
+
+  [[nodiscard]] friend constexpr bool operator==(const Kernel&, const Kernel&) = default;
+};
+
+/// The inbox of a reduce-scatter: `chunks` chunks of `pieces` pieces, one per peer in rank order, the own rank left
+/// out.
+struct InboxShape {
+  index_t chunks = 0;
+  index_t pieces = 0;
+  index_t chunk_elements = 0;  ///< elements of the packed output that a chunk covers
+  index_t element_bytes = 0;   ///< of the widest gradient: the spacing of elements inside a piece, in chunk order
+
+  [[nodiscard]] constexpr index_t piece_bytes() const noexcept { return chunk_elements * element_bytes; }
+  [[nodiscard]] constexpr index_t chunk_bytes() const noexcept { return pieces * piece_bytes(); }
+  [[nodiscard]] constexpr index_t bytes() const noexcept { return chunks * chunk_bytes(); }
+  [[nodiscard]] friend constexpr bool operator==(const InboxShape&, const InboxShape&) = default;
+};
+
+/// A gather or a reduce-scatter of one group over one mesh.
+struct Collective {
+  LayoutView layout{};
+  Operation operation = Operation::gather;
+  OwnBlock own = OwnBlock::copy;                       ///< of a gather
+  GradientSource gradients = GradientSource::storage;  ///< of a reduce
+  Finish finish = Finish::store;                       ///< of a reduce
+  index_t ctas = 32;  ///< of a reduce: CTAs that a GPU sums with; changes no byte
+  InboxShape inbox{};                                  ///< of a reduce
+  std::vector<Kernel> kernels{};
+
+  [[nodiscard]] constexpr index_t ranks() const noexcept { return layout.mesh.ranks(); }
+  [[nodiscard]] constexpr SignalWords words() const noexcept { return {ranks()}; }
+
+  /// Bytes of one instance of a space on a rank; 0 for a space that the operation does not have.
+  [[nodiscard]] constexpr index_t space_bytes(Space space, Rank rank) const {
+    const bool gather = operation == Operation::gather;
+    switch (space) {
+      case Space::master:
+        return gather && own == OwnBlock::cast ? layout.bytes(Buffer::masters, rank) : 0;
+      case Space::shards:
+        return gather && (own == OwnBlock::copy || own == OwnBlock::multicast) ? layout.bytes(Buffer::shards, rank) : 0;
+      case Space::slot:
+        return gather ? layout.bytes(Buffer::slot) : 0;
+      case Space::inbox:
+        return gather ? 0 : inbox.chunk_bytes();
+      case Space::gradients:
+        return gather ? 0 : layout.bytes(Buffer::gradients);
+      case Space::output:
+        return gather ? 0 : layout.bytes(Buffer::output, rank);
+      case Space::signals:
+        return words().bytes();
+      case Space::network_inbox:
+      case Space::partials:
+        break;
+    }
+    return 0;
+  }
+
+  /// Instances of a space: chunks of the inbox, 1 of all others.
+  [[nodiscard]] constexpr index_t space_instances(Space space) const noexcept {
+    return space == Space::inbox ? inbox.chunks : 1;
+  }
+};
+
+}  // namespace tide

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which ops begin a driver call of a CUDA fabric, and which join the call of the op before them on their lane.
+
+#pragma once
+
+#include <tide/plan/plan.hpp>  // Plan, Op
+
+#include <cstddef>
+#include <vector>
+
+namespace tide::detail {
+
+// Walks the ops of one plan in issue order.
+class Calls {
+ public:
+  constexpr Calls(const Collective& collective, const Plan& plan)
+      : words_(collective.words()), last_(plan.lanes.size()) {}
+
+  // Whether the next op costs a call: waits for peers' words join one batch, casts and reduces of one kernel one
+  // launch.
+  constexpr bool begins(const Op& op) {
+    const auto lane = static_cast<std::size_t>(op.lane);
+    if (lane >= last_.size()) last_.resize(lane + 1);
+    const Joinable now = joinable(op);
+    const bool joins = now.any && now == last_[lane];
+    last_[lane] = now;
+    return !joins;
+  }
+
+ private:
+  struct Joinable {
+    bool any = false;
+    OpKind kind = OpKind::copy;
+    std::uint8_t kernel = 0;
+
+    [[nodiscard]] friend constexpr bool operator==(const Joinable&, const Joinable&) = default;
+  };
+
+  [[nodiscard]] constexpr Joinable joinable(const Op& op) const noexcept {
+    switch (op.kind) {
+      case OpKind::cast:
+      case OpKind::reduce:
+        return {true, op.kind, op.kernel};
+      case OpKind::wait:
+        return {words_.kind(op.word()) != WordKind::event, op.kind, 0};
+      case OpKind::copy:
+      case OpKind::multicast:
+      case OpKind::put:
+      case OpKind::signal:
+        break;
+    }
+    return {};
+  }
+
+  SignalWords words_;
+  std::vector<Joinable> last_;
+};
+
+}  // namespace tide::detail

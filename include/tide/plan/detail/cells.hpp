@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is known of every byte of one memory: what it holds, who wrote it last, who has read it since. Neighbouring
+// bytes of one kind are one cell; cells split where an access begins or ends inside them and vanish when they are
+// overwritten.
+//
+//   cells    |0 ....... 64|64 ... 96|96 .... 512|
+//   access            [48 ...... 90)              ->   |0 . 48|48 . 64|64 . 90|90 . 96|96 ...|
+
+#pragma once
+
+#include <tide/plan/detail/op_graph.hpp>  // NodeIndex
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tide::detail {
+
+// What bytes are. `offset` is where the first of them belongs: gathered and gradient bytes in the whole parameters,
+// master bytes at four times their element's number.
+struct ByteContent {
+  enum class Kind : std::uint8_t { nothing, padding, gathered, master, gradient, sum };
+
+  index_t offset = 0;
+  std::int32_t rank = -1;  // whose gradient
+  Kind kind = Kind::nothing;
+  std::uint8_t run = 0;  // of the caller's write that they come from
+
+  // The same bytes from `bytes` on.
+  [[nodiscard]] constexpr ByteContent from(index_t bytes) const noexcept { return {offset + bytes, rank, kind, run}; }
+  [[nodiscard]] friend constexpr bool operator==(const ByteContent&, const ByteContent&) = default;
+};
+
+struct Cell {
+  index_t begin = 0;
+  NodeIndex writer = no_node;
+  std::uint32_t readers = UINT32_MAX;  // the head of a list
+  ByteContent content{};
+};
+
+class Cells {
+ public:
+  Cells() = default;
+
+  // @pre cells in order, the first at 0, all of them below `end`
+  void assign(std::span<const Cell> cells, index_t end) {
+    leaves_.clear();
+    end_ = end;
+    for (std::size_t first = 0; first < cells.size(); first += leaf_cells / 2) {
+      const auto part = cells.subspan(first, std::min(leaf_cells / 2, cells.size() - first));
+      leaves_.push_back({part[0].begin, {part.begin(), part.end()}});
+    }
+  }
+
+  [[nodiscard]] index_t end() const noexcept { return end_; }
+
+  // A cell, as a place in the lists below.
+  struct Position {
+    std::size_t leaf = 0;
+    std::size_t cell = 0;
+  };
+
+  // Splits cells so that [begin, end) consists of whole ones, calls f(cell, its end) for each, and returns the first.
+  template <class F>
+  Position visit(index_t begin, index_t end, F f) {
+    const Position first = split(begin);
+    Position at = first;
+    for (bool done = false; !done; at = {at.leaf + 1, 0}) {
+      std::vector<Cell>& cells = leaves_[at.leaf].cells;
+      for (; !done && at.cell < cells.size(); ++at.cell) {
+        const index_t cell_end = end_of(at);
+        if (cell_end > end) cells.insert(cells.begin() + position(at.cell + 1), part(cells[at.cell], end));
+        f(cells[at.cell], std::min(cell_end, end));
+        done = cell_end >= end;
+      }
+      if (done && split_leaf(at.leaf)) return find(begin);  // only the last cell can have been split
+    }
+    return first;
+  }
+
+  // Replaces the cells from `first` up to byte `end` by others.  @pre they end there; `by` fills the same bytes
+  void replace(Position first, index_t end, std::span<const Cell> by) {
+    std::vector<Cell>& cells = leaves_[first.leaf].cells;
+    std::size_t last = first.cell;
+    while (last < cells.size() && cells[last].begin < end) ++last;
+    if (last == cells.size()) erase_before(first.leaf + 1, end);
+    const std::size_t common = std::min(last - first.cell, by.size());
+    std::copy_n(by.begin(), common, cells.begin() + position(first.cell));
+    if (common < by.size()) {
+      cells.insert(cells.begin() + position(first.cell + common), by.begin() + position(common), by.end());
+      split_leaf(first.leaf);
+    } else {
+      cells.erase(cells.begin() + position(first.cell + common), cells.begin() + position(last));
+    }
+  }
+
+ private:
+  // A leaf is split at twice the size that is made; 64 cells are about as fast to search as to move.
+  static constexpr std::size_t leaf_cells = 128;
+
+  struct Leaf {
+    index_t begin;
+    std::vector<Cell> cells;
+  };
+
+  [[nodiscard]] static std::ptrdiff_t position(std::size_t i) noexcept { return static_cast<std::ptrdiff_t>(i); }
+
+  // The cell that a byte is in.  @pre 0 <= byte < end()
+  [[nodiscard]] Position find(index_t byte) const noexcept {
+    const auto leaf =
+        std::upper_bound(leaves_.begin(), leaves_.end(), byte, [](index_t at, const Leaf& l) { return at < l.begin; }) -
+        1;
+    const auto cell = std::upper_bound(leaf->cells.begin(), leaf->cells.end(), byte,
+                                       [](index_t at, const Cell& c) { return at < c.begin; }) -
+                      1;
+    return {static_cast<std::size_t>(leaf - leaves_.begin()), static_cast<std::size_t>(cell - leaf->cells.begin())};
+  }
+
+  [[nodiscard]] index_t end_of(Position at) const noexcept {
+    const std::vector<Cell>& cells = leaves_[at.leaf].cells;
+    if (at.cell + 1 < cells.size()) return cells[at.cell + 1].begin;
+    return at.leaf + 1 < leaves_.size() ? leaves_[at.leaf + 1].begin : end_;
+  }
+
+  // The part of a cell from a byte on.
+  [[nodiscard]] static Cell part(const Cell& cell, index_t byte) noexcept {
+    return {byte, cell.writer, cell.readers, cell.content.from(byte - cell.begin)};
+  }
+
+  // Makes a cell begin at a byte.
+  Position split(index_t byte) {
+    Position at = find(byte);
+    std::vector<Cell>& cells = leaves_[at.leaf].cells;
+    if (cells[at.cell].begin == byte) return at;
+    ++at.cell;
+    cells.insert(cells.begin() + position(at.cell), part(cells[at.cell - 1], byte));
+    return split_leaf(at.leaf) ? find(byte) : at;
+  }
+
+  // Splits a leaf that has become too long; returns whether it had.
+  bool split_leaf(std::size_t leaf) {
+    const bool split = leaves_[leaf].cells.size() > leaf_cells;
+    for (; leaves_[leaf].cells.size() > leaf_cells; ++leaf) {
+      std::vector<Cell>& cells = leaves_[leaf].cells;
+      Leaf rest{cells[leaf_cells / 2].begin, {cells.begin() + position(leaf_cells / 2), cells.end()}};
+      cells.resize(leaf_cells / 2);
+      leaves_.insert(leaves_.begin() + position(leaf + 1), std::move(rest));
+    }
+    return split;
+  }
+
+  // Erases the cells below `end` from a leaf on.
+  void erase_before(std::size_t leaf, index_t end) {
+    std::size_t last = leaf;
+    while (last < leaves_.size() && (last + 1 < leaves_.size() ? leaves_[last + 1].begin : end_) <= end) ++last;
+    if (last < leaves_.size() && leaves_[last].begin < end) {
+      std::vector<Cell>& cells = leaves_[last].cells;
+      std::size_t gone = 0;
+      while (cells[gone].begin < end) ++gone;
+      cells.erase(cells.begin(), cells.begin() + position(gone));
+      leaves_[last].begin = end;
+    }
+    leaves_.erase(leaves_.begin() + position(leaf), leaves_.begin() + position(last));
+  }
+
+  std::vector<Leaf> leaves_;
+  index_t end_ = 0;
+};
+
+}  // namespace tide::detail

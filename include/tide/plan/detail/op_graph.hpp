@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ops of consecutive runs as one graph: queues of nodes, and for each node at most one that it waits for beside the
+// one before it.
+//
+//   user      fill free    fill free      what the caller does: writes the inputs; may write them again (and reads the
+//               |   ^        |   ^        slot of a gather)
+//   lane 0    call ops...  call ops...    a run's call follows its fill
+//   lane k         ops...       ops...    no edge between lanes but signal -> wait
+//   reader       ready        ready       reads the output of a reduce; nothing waits for it
+//
+//   `free` and `ready` follow the op before their exit.
+
+#pragma once
+
+#include <tide/plan/collective.hpp>  // Collective
+#include <tide/plan/plan.hpp>        // Plan
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tide::detail {
+
+using NodeIndex = std::uint32_t;
+using QueueIndex = std::uint32_t;
+
+inline constexpr NodeIndex no_node = UINT32_MAX;
+
+// How many consecutive runs are looked at. ReplayMemory that takes turns over more runs would need more.
+inline constexpr index_t unrolled_runs = 2;
+
+class OpGraph {
+ public:
+  enum class Role : std::uint8_t { op, call, fill, free, ready };
+
+  struct Queue {
+    Role role = Role::op;  ///< `op`: a lane; `fill`: the user; `ready`: the reader
+    Rank rank{};
+    std::int32_t lane = 0;
+    NodeIndex start = 0;
+    NodeIndex length = 0;      ///< nodes of one run
+    std::size_t first_op = 0;  ///< of a lane: where its ops begin in `seqs_`
+  };
+
+  struct Node {
+    Role role = Role::op;
+    Rank rank{};
+    index_t run = 0;
+    std::size_t seq = 0;  ///< of an op: its position in the plan
+  };
+
+  // @pre lanes of ops and exits exist
+  OpGraph(const Collective& collective, std::span<const Plan> plans) : plans_(plans) {
+    first_op_.push_back(0);
+    for (const Plan& plan : plans) first_op_.push_back(first_op_.back() + plan.ops.size());
+    node_of_.resize(first_op_.back());
+    seqs_.resize(first_op_.back());
+    for (std::size_t p = 0; p < plans.size(); ++p) add_rank(collective, plans[p], p);
+    extra_.assign(nodes_, no_node);
+    queue_of_.resize(nodes_);
+    for (QueueIndex q = 0; q < queues_.size(); ++q) {
+      const Queue& queue = queues_[q];
+      for (NodeIndex v = queue.start; v < end(queue); ++v) queue_of_[v] = q;
+    }
+    for (std::size_t p = 0; p < plans.size(); ++p) add_user_edges(collective, plans[p], p);
+  }
+
+  [[nodiscard]] NodeIndex size() const noexcept { return nodes_; }
+  [[nodiscard]] std::span<const Queue> queues() const noexcept { return queues_; }
+  [[nodiscard]] std::span<const Plan> plans() const noexcept { return plans_; }
+  [[nodiscard]] QueueIndex queue_of(NodeIndex v) const noexcept { return queue_of_[v]; }
+  [[nodiscard]] static NodeIndex end(const Queue& queue) noexcept {
+    return queue.start + static_cast<NodeIndex>(unrolled_runs) * queue.length;
+  }
+
+  // The node beside the one before it that v waits for; `no_node` where there is none.
+  [[nodiscard]] NodeIndex extra(NodeIndex v) const noexcept { return extra_[v]; }
+  void set_extra(NodeIndex v, NodeIndex from) noexcept { extra_[v] = from; }
+
+  // The node of an op in a run.
+  [[nodiscard]] NodeIndex node(std::size_t plan, std::size_t seq, index_t run) const noexcept {
+    const NodeIndex first = node_of_[first_op_[plan] + seq];
+    return first + static_cast<NodeIndex>(run) * queues_[queue_of_[first]].length;
+  }
+
+  [[nodiscard]] index_t run_of(NodeIndex v) const noexcept {
+    const Queue& queue = queues_[queue_of_[v]];
+    return static_cast<index_t>((v - queue.start) / queue.length);
+  }
+
+  // The same node in the first run.
+  [[nodiscard]] NodeIndex in_first_run(NodeIndex v) const noexcept {
+    const Queue& queue = queues_[queue_of_[v]];
+    return queue.start + (v - queue.start) % queue.length;
+  }
+
+  // Where what the user has done is seen first: the call that follows a node of its queue. The node itself otherwise,
+  // and where no call follows.
+  [[nodiscard]] NodeIndex seen_at(NodeIndex v) const noexcept {
+    const QueueIndex q = queue_of_[v];
+    const Queue& queue = queues_[q];
+    if (queue.role != Role::fill) return v;
+    const NodeIndex run = (v - queue.start + 1) / queue.length;
+    const Queue& calls = queues_[first_queue_[static_cast<std::size_t>(queue.rank.value)]];
+    return run < static_cast<NodeIndex>(unrolled_runs) ? calls.start + run * calls.length : v;
+  }
+
+  // What a node is.
+  [[nodiscard]] Node decode(NodeIndex v) const noexcept {
+    const Queue& queue = queues_[queue_of_[v]];
+    const NodeIndex in = (v - queue.start) % queue.length;
+    Node node{queue.role, queue.rank, (v - queue.start) / queue.length, 0};
+    if (queue.role == Role::fill) {
+      node.role = in == 0 ? Role::fill : Role::free;
+    } else if (queue.role == Role::op) {
+      const NodeIndex calls = queue.lane == 0 ? 1 : 0;
+      if (in < calls) {
+        node.role = Role::call;
+      } else {
+        node.seq = seqs_[queue.first_op + in - calls];
+      }
+    }
+    return node;
+  }
+
+  [[nodiscard]] const Op& op(const Node& node) const noexcept {
+    return plans_[static_cast<std::size_t>(node.rank.value)].ops[node.seq];
+  }
+
+ private:
+  void add_rank(const Collective& collective, const Plan& plan, std::size_t p) {
+    const Rank rank{static_cast<index_t>(p)};
+    first_queue_.push_back(static_cast<QueueIndex>(queues_.size()));
+    std::vector<std::size_t> sizes(plan.lanes.size(), 0);
+    for (const Op& op : plan.ops) ++sizes[op.lane];
+    std::size_t first = first_op_[p];
+    for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+      const auto length = static_cast<NodeIndex>(sizes[lane] + (lane == 0 ? 1 : 0));
+      push({Role::op, rank, static_cast<std::int32_t>(lane), nodes_, length, first});
+      sizes[lane] = first;
+      first += length - (lane == 0 ? 1 : 0);
+    }
+    for (std::size_t seq = 0; seq < plan.ops.size(); ++seq) {
+      const Queue& queue = queues_[first_queue_[p] + plan.ops[seq].lane];
+      const std::size_t at = sizes[plan.ops[seq].lane]++;
+      seqs_[at] = static_cast<std::uint32_t>(seq);
+      node_of_[first_op_[p] + seq] =
+          queue.start + static_cast<NodeIndex>(at - queue.first_op) + (queue.lane == 0 ? 1 : 0);
+    }
+    push({Role::fill, rank, -1, nodes_, 2, 0});
+    if (collective.operation == Operation::reduce) push({Role::ready, rank, -1, nodes_, 1, 0});
+  }
+
+  void push(const Queue& queue) {
+    queues_.push_back(queue);
+    nodes_ = end(queue);
+  }
+
+  void add_user_edges(const Collective& collective, const Plan& plan, std::size_t p) {
+    const bool reduce = collective.operation == Operation::reduce;
+    const Queue& calls = queues_[first_queue_[p]];
+    const Queue& user = queues_[first_queue_[p] + plan.lanes.size()];
+    for (index_t run = 0; run < unrolled_runs; ++run) {
+      const auto r = static_cast<NodeIndex>(run);
+      extra_[calls.start + r * calls.length] = user.start + 2 * r;
+      for (const Exit& exit : plan.exits) {
+        const bool ready = exit.kind == ExitKind::shards_ready;
+        if (ready && !reduce) continue;
+        const NodeIndex node = ready ? end(user) + r : user.start + 2 * r + 1;
+        extra_[node] = node_before(queues_[first_queue_[p] + static_cast<QueueIndex>(exit.lane.value)], exit, r);
+      }
+    }
+  }
+
+  // The node that an exit of a run comes after.
+  [[nodiscard]] static NodeIndex node_before(const Queue& queue, const Exit& exit, NodeIndex run) noexcept {
+    const NodeIndex after =
+        queue.start + run * queue.length + static_cast<NodeIndex>(exit.position) + (queue.lane == 0 ? 1 : 0);
+    return after == queue.start ? no_node : after - 1;
+  }
+
+  std::span<const Plan> plans_;
+  std::vector<Queue> queues_;
+  std::vector<QueueIndex> first_queue_;  // of each rank
+  std::vector<std::size_t> first_op_;    // of each rank
+  std::vector<NodeIndex> node_of_;       // of each op, in the first run
+  std::vector<std::uint32_t> seqs_;      // positions in the plan, lane by lane
+  std::vector<QueueIndex> queue_of_;     // of each node
+  std::vector<NodeIndex> extra_;         // of each node
+  NodeIndex nodes_ = 0;
+};
+
+}  // namespace tide::detail

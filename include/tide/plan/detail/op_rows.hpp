@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which rows of which memory an op touches: the table of plan/op.hpp, as code.
+
+#pragma once
+
+#include <tide/plan/collective.hpp>  // Collective
+#include <tide/plan/op.hpp>          // Op
+
+#include <cstdint>
+
+namespace tide::detail {
+
+// `rows` runs of `width` bytes, `pitch` apart.
+struct OpRows {
+  index_t offset = 0;
+  index_t width = 0;
+  index_t pitch = 0;
+  index_t rows = 1;
+
+  [[nodiscard]] constexpr index_t begin(index_t row) const noexcept { return offset + row * pitch; }
+  [[nodiscard]] constexpr bool dense() const noexcept { return rows == 1 || pitch == width; }
+
+  // One past the last byte; -1 where that is no number or the rows are none.
+  [[nodiscard]] constexpr index_t end() const noexcept {
+    if (offset < 0 || width <= 0 || rows <= 0) return -1;
+    const index_t span = checked_product(rows - 1, pitch);
+    if (span < 0 || offset > INT64_MAX - span || width > INT64_MAX - span - offset) return -1;
+    return offset + span + width;
+  }
+};
+
+[[nodiscard]] constexpr OpRows source_rows(const Op& op) noexcept {
+  return {op.source_offset, op.width, static_cast<index_t>(op.source_pitch), static_cast<index_t>(op.rows)};
+}
+
+// The kernel of a reduce or cast.  @pre op.kernel is one of the table
+[[nodiscard]] constexpr const Kernel& kernel_of(const Op& op, const Collective& collective) noexcept {
+  return collective.kernels[op.kernel];
+}
+
+// @pre the kernel of a reduce or cast is one of the table, and of known elements
+[[nodiscard]] constexpr OpRows target_rows(const Op& op, const Collective& collective) noexcept {
+  OpRows rows{op.target_offset, op.width, static_cast<index_t>(op.target_pitch), static_cast<index_t>(op.rows)};
+  if (op.kind == OpKind::reduce || op.kind == OpKind::cast) {
+    const Kernel& kernel = kernel_of(op, collective);
+    const index_t elements = op.width / static_cast<index_t>(size_bytes(kernel.input));
+    rows.width = checked_product(elements, static_cast<index_t>(size_bytes(kernel.output)));
+  }
+  return rows;
+}
+
+// The rows of the first piece of a reduce; the next piece is `inbox.piece_bytes()` further.
+[[nodiscard]] constexpr OpRows piece_rows(const Op& op, const Collective& collective) noexcept {
+  const auto output = static_cast<index_t>(size_bytes(kernel_of(op, collective).output));
+  const index_t pitch = checked_product(static_cast<index_t>(op.target_pitch) / output, collective.inbox.element_bytes);
+  return {op.extra_offset, op.width, pitch, static_cast<index_t>(op.rows)};
+}
+
+}  // namespace tide::detail

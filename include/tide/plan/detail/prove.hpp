@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The body of verify: the laws in the order in which each rests on the ones before.
+
+#pragma once
+
+#include <tide/plan/detail/check_ops.hpp>       // OpCheck
+#include <tide/plan/detail/check_plans.hpp>     // check_collective, check_plans
+#include <tide/plan/detail/incast.hpp>          // check_incast
+#include <tide/plan/detail/op_graph.hpp>        // OpGraph
+#include <tide/plan/detail/piece_table.hpp>     // PieceTable
+#include <tide/plan/detail/progress_proof.hpp>  // ProgressProof
+#include <tide/plan/detail/replay.hpp>          // Replay
+#include <tide/plan/detail/word_match.hpp>      // WordMatch
+
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tide::detail {
+
+[[nodiscard]] inline std::vector<Violation> prove(const Collective& collective, std::span<const Plan> plans) {
+  VerifyReport report(collective, plans);
+  if (check_collective(collective, report)) check_plans(collective, plans, report);
+  if (!report.empty()) return std::move(report).take();
+
+  const PieceTable pieces(collective);
+  OpCheck(collective, pieces, report).check(plans);
+  if (!report.empty()) return std::move(report).take();
+
+  check_incast(plans, report);
+  OpGraph graph(collective, plans);
+  WordMatch(collective, graph, report).match();
+  if (!report.empty()) return std::move(report).take();
+
+  ProgressProof progress(graph, report);
+  const std::vector<Stretch> order = progress.order();
+  if (!report.empty()) return std::move(report).take();
+  progress.check_merged();
+  Replay(collective, pieces, graph, report).run(order);
+  return std::move(report).take();
+}
+
+}  // namespace tide::detail

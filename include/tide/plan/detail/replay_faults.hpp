@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The violations that a replay finds. The same fault in both runs is one; a fault of contents counts only where nothing
+// races, because what bytes are depends on the order there.
+
+#pragma once
+
+#include <tide/plan/detail/flat_table.hpp>     // FlatTable
+#include <tide/plan/detail/op_graph.hpp>       // OpGraph
+#include <tide/plan/detail/piece_table.hpp>    // PieceTable
+#include <tide/plan/detail/replay_memory.hpp>  // MemoryRegion, AccessConflict
+#include <tide/plan/detail/verify_report.hpp>  // VerifyReport
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tide::detail {
+
+class ReplayFaults {
+ public:
+  ReplayFaults(const PieceTable& pieces, const OpGraph& graph, VerifyReport& report)
+      : pieces_(&pieces), graph_(&graph), report_(&report) {}
+
+  // A node and bytes that it touches. `parameter` names bytes that the layout says nothing of.
+  [[nodiscard]] Side side(NodeIndex v, const MemoryRegion& region, index_t begin, index_t end,
+                          ParameterIndex parameter = {}) const {
+    const OpGraph::Node node = graph_->decode(v);
+    Side side = node.role == OpGraph::Role::op
+                    ? report_->side(static_cast<std::size_t>(node.rank.value), node.seq, node.run)
+                    : VerifyReport::caller(node.rank, node.run);
+    Buffer buffer{};
+    const bool known = buffer_of(region.space, buffer);
+    const index_t p = known ? std::max<index_t>(0, pieces_->parameter_at(region.rank, buffer, begin)) : parameter.value;
+    side.bytes.rank = region.rank;
+    side.bytes.place = {region.space, static_cast<std::uint8_t>(region.instance), static_cast<std::uint16_t>(p)};
+    side.bytes.begin = begin;
+    side.bytes.end = end;
+    return side;
+  }
+
+  [[nodiscard]] std::string who(const Side& side) const { return report_->who(side); }
+  [[nodiscard]] std::string what(const Side& side) const { return report_->what(side.bytes); }
+
+  // A fault of a node that is one in every order.
+  void add(Law law, NodeIndex v, std::string text, const Side& first, const Side& second = {}) {
+    if (fresh(law, v)) report_->add(law, std::move(text), first, second);
+  }
+
+  // Whether a fault of contents would be new: its text is worth writing.
+  [[nodiscard]] bool wants_content(Law law, NodeIndex v) {
+    return contents_.size() < static_cast<std::size_t>(most_violations) && fresh(law, v);
+  }
+  void add_content(Law law, std::string text, const Side& side) {
+    contents_.push_back({law, std::move(text), side, {}});
+  }
+
+  // Ends the replay: adds the races or, where there are none, the faults of contents.
+  void finish(const std::vector<AccessConflict>& races) {
+    for (const AccessConflict& race : races) add_race(race);
+    if (!races.empty()) return;
+    for (Violation& violation : contents_) report_->add(violation.law, std::move(violation.text), violation.first, {});
+  }
+
+ private:
+  // Whether this is the first time, in any run, that a node breaks a law.
+  [[nodiscard]] bool fresh(Law law, NodeIndex v) {
+    return said_.at((static_cast<std::uint64_t>(graph_->in_first_run(v)) << 8) | static_cast<std::uint64_t>(law),
+                    0)++ == 0;
+  }
+
+  void add_race(const AccessConflict& race) {
+    const bool swapped = graph_->run_of(race.earlier) > graph_->run_of(race.later);
+    const NodeIndex a = swapped ? race.later : race.earlier;
+    const NodeIndex b = swapped ? race.earlier : race.later;
+    const bool a_writes = swapped ? race.later_writes : race.earlier_writes;
+    const bool b_writes = swapped ? race.earlier_writes : race.later_writes;
+    const bool next = graph_->run_of(a) != graph_->run_of(b);
+    const std::uint64_t pair = (static_cast<std::uint64_t>(graph_->in_first_run(a)) << 32) | graph_->in_first_run(b);
+    if (raced_.at(2 * pair + (next ? 1 : 0), 0)++ != 0) return;
+
+    const MemoryRegion region{race.bytes.rank, race.bytes.place.space, race.bytes.place.instance};
+    const ParameterIndex parameter = named_parameter(a, b);
+    const Side first = side(a, region, race.bytes.begin, race.bytes.end, parameter);
+    const Side second = side(b, region, race.bytes.begin, race.bytes.end, parameter);
+    // In an inbox, a read that found what it should have has to come before the write; else it has to come after it.
+    const bool again = region.space == Space::inbox &&
+                       ((race.earlier_writes && race.later_writes) || race.earlier_writes == race.stale);
+    report_->add(next || again ? Law::reuse : Law::order,
+                 who(first) + (a_writes ? " writes " : " reads ") + what(first) + ", unordered with " + who(second) +
+                     ", which " +
+                     (!b_writes  ? "reads them"
+                      : a_writes ? "writes them, too"
+                                 : "overwrites them") +
+                     (next ? " in the next run" : ""),
+                 first, second);
+  }
+
+  // The parameter that the ops of a conflict in an inbox name.
+  [[nodiscard]] ParameterIndex named_parameter(NodeIndex a, NodeIndex b) const {
+    for (const NodeIndex v : {a, b}) {
+      const OpGraph::Node node = graph_->decode(v);
+      if (node.role == OpGraph::Role::op) return ParameterIndex{graph_->op(node).source.parameter};
+    }
+    return {};
+  }
+
+  const PieceTable* pieces_;
+  const OpGraph* graph_;
+  VerifyReport* report_;
+  std::vector<Violation> contents_;
+  FlatTable<std::uint32_t> said_;
+  FlatTable<std::uint32_t> raced_;
+};
+
+}  // namespace tide::detail

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PlanBuilder: how a transport or a reducer writes the plan of one rank, op by op in issue order.
+//
+//   tide::PlanBuilder plan{collective, rank};
+//   const auto lane = plan.lane(tide::LaneKind::push, 1);
+//   plan.wait(lane, words.word(tide::WordKind::ready, peer), 1);
+//   plan.copy(lane, peer, tide::Space::shards, tide::Space::slot, block);
+//
+// Test: tests/plan/plan_builder.test.cpp
+
+#pragma once
+
+#include <tide/layout/block.hpp>  // Block
+#include <tide/plan/plan.hpp>     // Plan, Op
+
+#include <utility>
+
+namespace tide {
+
+/// Appends ops to a plan. Allocates; plans are written once, in constructors.
+class PlanBuilder {
+ public:
+  constexpr PlanBuilder(const Collective& collective, Rank rank) : collective_(&collective) {
+    plan_.rank = rank;
+    plan_.lanes.push_back({LaneKind::caller, 0});
+  }
+
+  /// The caller's lane.
+  [[nodiscard]] static constexpr LaneIndex caller() noexcept { return LaneIndex{0}; }
+
+  /// A lane, made when first asked for.
+  constexpr LaneIndex lane(LaneKind kind, index_t index = 0) {
+    const Lane wanted{kind, static_cast<std::int32_t>(index)};
+    for (std::size_t i = 0; i < plan_.lanes.size(); ++i) {
+      if (plan_.lanes[i] == wanted) return LaneIndex{static_cast<index_t>(i)};
+    }
+    plan_.lanes.push_back(wanted);
+    return LaneIndex{static_cast<index_t>(plan_.lanes.size()) - 1};
+  }
+
+  /// A block from the own `source` to the `target` of `peer` (which may be the own rank).
+  constexpr void copy(LaneIndex lane, Rank peer, Space source, Space target, const Block& block, index_t instance = 0) {
+    plan_.ops.push_back(move(OpKind::copy, lane, peer, source, target, block, instance));
+  }
+
+  /// A block from the own `source` to the `target` of every rank of the node.
+  constexpr void multicast(LaneIndex lane, Space source, Space target, const Block& block) {
+    plan_.ops.push_back(move(OpKind::multicast, lane, plan_.rank, source, target, block, 0));
+  }
+
+  /// A block from the own f32 masters to the own slot; `block.kind` names the kernel.
+  constexpr void cast(LaneIndex lane, const Block& block) {
+    plan_.ops.push_back(move(OpKind::cast, lane, plan_.rank, Space::master, Space::slot, block, 0));
+  }
+
+  /// A block of the own gradient, and the pieces at `inbox_offset` of chunk `chunk`, summed into the own output.
+  /// `position` is that of the own gradient among the inputs; `block.kind` names the kernel.
+  constexpr void reduce(LaneIndex lane, index_t position, const Block& block, index_t chunk, index_t inbox_offset) {
+    Op op = move(OpKind::reduce, lane, Rank{position}, Space::gradients, Space::output, block, 0);
+    op.extra = {Space::inbox, static_cast<std::uint8_t>(chunk), static_cast<std::uint16_t>(block.parameter.value)};
+    op.extra_offset = inbox_offset;
+    plan_.ops.push_back(op);
+  }
+
+  /// Raises a word of `peer` to `value`, counted from the start of the run, of `per_run` that the word grows in a run.
+  constexpr void signal(LaneIndex lane, Rank peer, index_t word, index_t value = 1, index_t per_run = 1) {
+    plan_.ops.push_back(synchronise(OpKind::signal, lane, peer, word, value, per_run));
+  }
+
+  /// Waits until a word of the own rank has reached `value`; 0 or less means a raise of an earlier run.
+  constexpr void wait(LaneIndex lane, index_t word, index_t value = 1, index_t per_run = 1) {
+    plan_.ops.push_back(synchronise(OpKind::wait, lane, plan_.rank, word, value, per_run));
+  }
+
+  /// Declares that `kind` has come when the ops of `lane` so far are done.
+  constexpr void exit(ExitKind kind, LaneIndex lane) {
+    plan_.exits.push_back({kind, lane, static_cast<std::int32_t>(plan_.size(lane))});
+  }
+
+  [[nodiscard]] constexpr const Collective& collective() const noexcept { return *collective_; }
+  [[nodiscard]] constexpr Rank rank() const noexcept { return plan_.rank; }
+  [[nodiscard]] constexpr Plan finish() && { return std::move(plan_); }
+
+ private:
+  [[nodiscard]] static constexpr Op move(OpKind kind, LaneIndex lane, Rank peer, Space source, Space target,
+                                         const Block& block, index_t instance) {
+    const auto parameter = static_cast<std::uint16_t>(block.parameter.value);
+    Op op;
+    op.kind = kind;
+    op.kernel = block.kind;
+    op.lane = static_cast<std::uint16_t>(lane.value);
+    op.peer = peer.value;
+    op.source = {source, 0, parameter};
+    op.target = {target, static_cast<std::uint8_t>(instance), parameter};
+    op.rows = static_cast<std::uint32_t>(block.rows);
+    op.source_offset = block.source;
+    op.target_offset = block.target;
+    op.width = block.source_width;
+    op.source_pitch = static_cast<std::uint32_t>(block.rows > 1 ? block.source_pitch : 0);
+    op.target_pitch = static_cast<std::uint32_t>(block.rows > 1 ? block.target_pitch : 0);
+    return op;
+  }
+
+  [[nodiscard]] static constexpr Op synchronise(OpKind kind, LaneIndex lane, Rank peer, index_t word, index_t value,
+                                                index_t per_run) {
+    Op op;
+    op.kind = kind;
+    op.lane = static_cast<std::uint16_t>(lane.value);
+    op.peer = peer.value;
+    op.source = {Space::signals, 0, 0};
+    op.target = {Space::signals, 0, 0};
+    op.target_offset = 8 * word;
+    op.width = value;
+    op.rows = static_cast<std::uint32_t>(per_run);
+    return op;
+  }
+
+  const Collective* collective_;
+  Plan plan_;
+};
+
+}  // namespace tide

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What tests, examples and benchmarks share: strict warnings, JSON, the CUDA language, and the lines at the head of a
+# source that say how it is built and run. None of it reaches a user of tide::tide.
+
+# all      everything
+# runtime  what runs on the host, for sanitizers: no checks of sources, no `static` tests
+# threads  of these, what starts threads, for ThreadSanitizer
+# cuda     what nvcc compiles
+set(TIDE_TEST_SCOPE all CACHE STRING "all, runtime, threads or cuda: which tests and programs are built")
+set_property(CACHE TIDE_TEST_SCOPE PROPERTY STRINGS all runtime threads cuda)
+if(NOT TIDE_TEST_SCOPE MATCHES "^(all|runtime|threads|cuda)$")
+  message(FATAL_ERROR "tide: TIDE_TEST_SCOPE is all, runtime, threads or cuda, not '${TIDE_TEST_SCOPE}'")
+endif()
+set(tide_sanitizing FALSE)
+if(TIDE_TEST_SCOPE MATCHES "^(runtime|threads)$")
+  set(tide_sanitizing TRUE)
+endif()
+if(TIDE_TEST_SCOPE STREQUAL cuda AND NOT TIDE_CUDA)
+  message(FATAL_ERROR "tide: TIDE_TEST_SCOPE=cuda needs TIDE_CUDA=ON")
+endif()
+
+if(TIDE_CUDA)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    set(CMAKE_CUDA_COMPILER ${TIDE_NVCC})
+  endif()
+  if(NOT CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90)
+  endif()
+  enable_language(CUDA)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None) # tide::cuda brings it; a second, static one in the program would be a trap
+endif()
+
+find_path(TIDE_NLOHMANN_INCLUDE nlohmann/json.hpp DOC "Folder that holds nlohmann/json.hpp")
+if(NOT TIDE_NLOHMANN_INCLUDE)
+  message(FATAL_ERROR "tide: tests, examples and benchmarks need nlohmann/json.hpp: install nlohmann-json3-dev "
+                      "(Debian) or set TIDE_NLOHMANN_INCLUDE to the folder that holds nlohmann/json.hpp")
+endif()
+
+# CMAKE_CXX_EXTENSIONS keeps its default, as a user's does: GCC fuses multiply and add in gnu++20 and not in c++20.
+add_library(tide_development INTERFACE)
+target_include_directories(tide_development SYSTEM INTERFACE ${TIDE_NLOHMANN_INCLUDE})
+target_compile_options(
+  tide_development
+  INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Werror>
+    # GCC 12 warns of overlap in std::string's own operator+ (https://gcc.gnu.org/PR105651); delete with GCC 12.
+    $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>)
+
+# Reads VALUE of the line `// KEY: VALUE` (`# KEY: VALUE` in a script) among the first lines of FILE; empty if none.
+function(tide_read_head file key result)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} head LIMIT 2000)
+  set(value "")
+  if("\n${head}" MATCHES "\n(//|#) ${key}: ([^\n]*)")
+    string(STRIP "${CMAKE_MATCH_2}" value)
+  endif()
+  set(${result} "${value}" PARENT_SCOPE)
+endfunction()
+
+# Gives TEST the labels DEFAULTS, those of its source's line `// labels:`, and a time limit (`// timeout: SECONDS`).
+# The labels static, sim, gpu, gpu2 and nodes say where a test belongs and replace `host`; others are added.
+function(tide_describe_test test source default_labels)
+  tide_read_head(${source} labels labels)
+  tide_read_head(${source} timeout timeout)
+  separate_arguments(labels)
+  if(labels MATCHES "(^|;)(static|sim|gpu|gpu2|nodes)(;|$)")
+    list(REMOVE_ITEM default_labels host)
+  endif()
+  list(APPEND labels ${default_labels})
+  list(REMOVE_DUPLICATES labels)
+  if(NOT timeout)
+    set(timeout 120)
+  endif()
+  if(tide_sanitizing)
+    math(EXPR timeout "5 * ${timeout}")
+  endif()
+  set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
+  if(labels MATCHES "(^|;)(gpu|gpu2|nodes)(;|$)") # one at a time; a machine with too few GPUs is told by exit code 77
+    set_tests_properties(${test} PROPERTIES RESOURCE_LOCK gpu SKIP_RETURN_CODE 77)
+  endif()
+endfunction()
+
+# One program for each X.cpp of the current folder, X.cu instead where CUDA is enabled; NN_X is a test, too.
+# Programs that this scope neither tests nor needs nvcc for are left to `cmake --build ... --target X`.
+function(tide_add_programs kind)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
+  foreach(source IN LISTS sources)
+    get_filename_component(name ${source} NAME_WE)
+    set(on_demand FALSE)
+    set(is_test FALSE)
+    if(kind STREQUAL example AND name MATCHES "^[0-9][0-9]_")
+      set(is_test TRUE)
+    endif()
+    if(source MATCHES "\\.cu$")
+      if(NOT TIDE_CUDA)
+        continue()
+      endif()
+      set(library tide::cuda)
+      set(label gpu)
+    else()
+      if(TIDE_CUDA AND "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cu" IN_LIST sources)
+        continue()
+      endif()
+      set(library tide::tide)
+      set(label host)
+      if(TIDE_TEST_SCOPE STREQUAL cuda OR (tide_sanitizing AND NOT is_test))
+        set(on_demand TRUE)
+      endif()
+    endif()
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE ${library} tide_development)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ${on_demand})
+    if(TIDE_BUILD_TESTS AND is_test AND NOT on_demand)
+      add_test(NAME examples/${name} COMMAND ${name})
+      tide_describe_test(examples/${name} ${source} "example;${label}")
+    endif()
+  endforeach()
+endfunction()

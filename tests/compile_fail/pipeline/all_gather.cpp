@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tide/fabric/host_fabric.hpp>
+#include <tide/pipeline/all_gather.hpp>
+#include <tide/transport/unicast_transport.hpp>
+
+inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4}));
+inline constexpr auto others = tide::group(tide::param<tide::bf16>("v", {8, 4}));
+using Layout = tide::ShardLayout<weights, tide::Mesh<1, 2>>;
+using Other = tide::ShardLayout<others, tide::Mesh<1, 2>>;
+using TwoNodes = tide::ShardLayout<weights, tide::Mesh<2, 2>>;
+using Pool = tide::SlotPool<tide::Depth<2>, Layout, TwoNodes>;
+using OtherPool = tide::SlotPool<tide::Depth<2>, Other>;
+
+#if TIDE_CASE == 1  // expect: tide::AllGather: Intra must be a Transport
+using Gather = tide::AllGather<Layout, tide::SingleNode>;
+#elif TIDE_CASE == 2  // expect: tide::AllGather: Inter must be SingleNode
+using Gather = tide::AllGather<Layout, tide::UnicastTransport, tide::UnicastTransport>;
+#elif TIDE_CASE == 3  // expect: tide::AllGather: SingleNode needs a mesh of one node
+using Gather = tide::AllGather<TwoNodes, tide::UnicastTransport>;
+#else
+using Gather = tide::AllGather<Layout, tide::UnicastTransport>;
+#endif
+
+#if TIDE_CASE == 4  // expect: tide::AllGather: the pool must be made for the layout
+void subject(tide::HostFabric& fabric, OtherPool& pool) { Gather gather(fabric, pool); }
+#elif TIDE_CASE == 5  // expect: tide::AllGather: the first argument must be a Fabric
+void subject(tide::FabricPort& fabric, Pool& pool) { Gather gather(fabric, pool); }
+#else  // control: a transport, one node, a fabric, a pool that was made for the layout
+void subject(tide::HostFabric& fabric, Pool& pool) { Gather gather(fabric, pool); }
+#endif

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The laws of Fabric as one suite for every fabric; `Ranks` is described in support/host_ranks.hpp. Its deadline must
+// be short where a test waits for it: `impatient`.
+
+#pragma once
+
+#include <doctest/doctest.h>
+#include <tide/reduce/copy_engine_reducer.hpp>
+#include <tide/transport/unicast_transport.hpp>
+
+#include "support/gather_rank.hpp"
+#include "support/rank_errors.hpp"
+#include "support/reduce_rank.hpp"
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tide_test::fabric_suite {
+
+using namespace std::chrono_literals;
+
+inline constexpr auto block = tide::group(tide::param<tide::bf16>("w", {10, 3}), tide::param<tide::bf16>("b", {7}));
+inline constexpr auto head = tide::group(tide::param<tide::bf16>("head", {9, 3}), tide::param<tide::bf16>("b", {8}));
+
+using Block = tide::ShardLayout<block, tide::Mesh<1, tide::dynamic>>;
+using Head = tide::ShardLayout<head, tide::Mesh<1, tide::dynamic>>;
+using Inbox = tide::Ring<tide::Chunks<2>, tide::Bytes<4096>>;
+using Reduce = tide::ReduceScatter<Block, tide::CopyEngineReducer<>, tide::SingleNode, Inbox>;
+
+template <class Layout>
+using Gather = tide::AllGather<Layout, tide::UnicastTransport>;
+template <class Ranks>
+using BlockGather = GatherRank<Ranks, Block, tide::UnicastTransport>;
+template <class Ranks>
+using BlockReduce = ReduceRank<Ranks, Block, tide::CopyEngineReducer<>, Inbox>;
+
+[[nodiscard]] inline Block block_on(index_t ranks) { return Block({1, ranks}); }
+
+template <class Ranks>
+[[nodiscard]] Ranks impatient(Ranks ranks, tide::Duration deadline = 200ms) {
+  ranks.options.deadline = deadline;
+  return ranks;
+}
+
+/// Asks something of the fabric until it raises its error: a rank that does nothing else hears of a failure so.
+template <class Fabric>
+void listen(Fabric& fabric) {
+  auto stream = fabric.stream();
+  for (int i = 0; i < 4000; ++i) {
+    stream.synchronize();
+    std::this_thread::sleep_for(5ms);
+  }
+}
+
+// ---- symmetric ------------------------------------------------------------------------------------------------------
+
+/// `init` refuses ranks that have constructed different things, with one error for all, whichever rank is the odd one.
+template <class Ranks>
+void symmetric(const Ranks& ranks) {
+  constexpr index_t n = 3;
+  const auto expect = [&](const std::string& words, auto construct_and_init) {
+    for (index_t odd = 0; odd < n; ++odd) {
+      CAPTURE(odd);
+      const auto texts =
+          errors_of(ranks, n, [&](auto& fabric) { construct_and_init(fabric, fabric.rank().value == odd); });
+      check_same_error(texts, {"all ranks must construct the same pipelines in the same order", words});
+    }
+  };
+  expect("how many they have", [](auto& fabric, bool odd) {
+    Reduce first(fabric);
+    std::optional<Reduce> second;
+    if (odd) second.emplace(fabric);
+    fabric.init();
+  });
+  expect("number 0: ", [](auto& fabric, bool odd) {
+    tide::SlotPool<tide::Depth<1>, Block, Head> pool(fabric);
+    std::optional<Gather<Block>> one;
+    std::optional<Gather<Head>> other;
+    if (odd) {
+      other.emplace(fabric, pool);
+    } else {
+      one.emplace(fabric, pool);
+    }
+    fabric.init();
+  });
+  expect("number 0: ", [](auto& fabric, bool odd) {
+    tide::SlotPool<tide::Depth<1>, Block> pool(fabric);
+    std::optional<Gather<Block>> gather;
+    std::optional<Reduce> reduce;
+    if (odd) reduce.emplace(fabric);
+    gather.emplace(fabric, pool);
+    if (!odd) reduce.emplace(fabric);
+    fabric.init();
+  });
+  expect("what they constructed before number 0", [](auto& fabric, bool odd) {
+    if (odd) static_cast<void>(fabric.reserve(1, 1));
+    Reduce reduce(fabric);
+    if (!odd) static_cast<void>(fabric.reserve(1, 1));
+    fabric.init();
+  });
+  // The same sizes, so only the roles differ: a peer would write into storage that it takes for a slot.
+  expect("what they constructed before number 0", [](auto& fabric, bool odd) {
+    const index_t bytes = Block::slot_bytes;
+    if (odd) static_cast<void>(fabric.reserve(bytes, 256));
+    tide::SlotPool<tide::Depth<1>, Block> pool(fabric);
+    if (!odd) static_cast<void>(fabric.reserve(bytes, 256));
+    Gather<Block> gather(fabric, pool);
+    fabric.init();
+  });
+  expect("the size of the arena", [](auto& fabric, bool odd) {
+    Reduce reduce(fabric);
+    if (odd) static_cast<void>(fabric.reserve(1, 1));
+    fabric.init();
+  });
+}
+
+/// A rank that does not come to `init` in time is named, and hears of it when it comes.
+template <class Ranks>
+void late_for_init(const Ranks& ranks) {
+  for (index_t odd = 0; odd < 3; ++odd) {
+    CAPTURE(odd);
+    const auto texts = errors_of(impatient(ranks), 3, [&](auto& fabric) {
+      if (fabric.rank().value == odd) std::this_thread::sleep_for(600ms);
+      fabric.init();
+    });
+    check_same_error(texts, {"init needs all ranks", "did not come within 0.200 s: " + std::to_string(odd) + "."});
+  }
+}
+
+// ---- in order -------------------------------------------------------------------------------------------------------
+
+/// Work on a stream and its events complete in launch order; another stream that waits for an event comes after it.
+template <class Ranks>
+void in_order(const Ranks& ranks) {
+  constexpr index_t n = 3;
+  const Block layout = block_on(n);
+  const CollectiveOracle oracle(layout.view());
+  std::vector<std::string> wrong(n);
+  std::vector<int> out_of_order(n);
+  check_no_error(errors_of(ranks, n, [&](auto& fabric) {
+    tide::SlotPool<tide::Depth<2>, Block> pool(fabric);
+    BlockGather<Ranks> gather(fabric, pool, layout, oracle);
+    fabric.init();
+    auto one = fabric.stream();
+    auto two = fabric.stream();
+    poison_slots<Ranks>(pool, one);
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    for (std::uint64_t step = 1; step <= 5; ++step) {
+      Ranks::occupy(one, 2ms);
+      const tide::Event before = one.record();
+      auto params = gather.start(pool, Source::shards, step, one);
+      const tide::Event after = one.record();
+      gather.read(params, Source::shards, step, two);
+      params.release(two);
+      const tide::Event last = two.record();
+      if (last.ready() && !after.ready()) ++out_of_order[rank];
+      if (after.ready() && !before.ready()) ++out_of_order[rank];
+      after.synchronize();
+      if (!before.ready()) ++out_of_order[rank];
+      last.synchronize();
+      if (!after.ready()) ++out_of_order[rank];
+    }
+    fabric.close();
+    wrong[rank] = gather.verdict();
+  }));
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    CAPTURE(rank);
+    CHECK(wrong[rank] == "");
+    CHECK(out_of_order[rank] == 0);
+  }
+}
+
+/// Runs of one pipeline begin in launch order also when they come from different streams, the first of them busy.
+template <class Ranks>
+void one_pipeline_on_two_streams(const Ranks& ranks) {
+  constexpr index_t n = 3;
+  const Block layout = block_on(n);
+  const CollectiveOracle oracle(layout.view());
+  std::vector<std::string> wrong(n);
+  check_no_error(errors_of(ranks, n, [&](auto& fabric) {
+    tide::SlotPool<tide::Depth<2>, Block> pool(fabric);
+    BlockGather<Ranks> gather(fabric, pool, layout, oracle);
+    BlockReduce<Ranks> reduce(fabric, layout, oracle);
+    fabric.init();
+    auto busy = fabric.stream();
+    auto idle = fabric.stream();
+    poison_slots<Ranks>(pool, busy);
+    for (std::uint64_t step = 1; step <= 8; ++step) {
+      auto& stream = step % 2 == 0 ? idle : busy;
+      if ((step + static_cast<std::uint64_t>(fabric.rank().value)) % 3 == 0) Ranks::occupy(busy, 3ms);
+      gather.step(pool, step % 3 == 0 ? Source::masters : Source::shards, step, stream);
+      reduce.step(From::storage, step, stream);
+    }
+    fabric.close();
+    wrong[static_cast<std::size_t>(fabric.rank().value)] = gather.verdict() + reduce.verdict();
+  }));
+  for (const std::string& text : wrong) CHECK(text == "");
+}
+
+// ---- deadline, poisoned ---------------------------------------------------------------------------------------------
+
+/// A rank that never enqueues: every other names it, the operation and the op; all further calls repeat that.
+template <class Ranks>
+void absent_from_a_call(const Ranks& ranks) {
+  constexpr index_t n = 3;
+  const Block layout = block_on(n);
+  const CollectiveOracle oracle(layout.view());
+  for (index_t odd = 0; odd < n; ++odd) {
+    for (const bool reduces : {false, true}) {
+      CAPTURE(odd);
+      CAPTURE(reduces);
+      std::vector<int> repeated(n, 0);
+      const auto texts = errors_of(impatient(ranks), n, [&](auto& fabric) {
+        tide::SlotPool<tide::Depth<2>, Block> pool(fabric);
+        BlockGather<Ranks> gather(fabric, pool, layout, oracle, "the block");
+        BlockReduce<Ranks> reduce(fabric, layout, oracle, "the block");
+        fabric.init();
+        auto stream = fabric.stream();
+        gather.step(pool, Source::shards, 1, stream);
+        reduce.step(From::storage, 1, stream);
+        stream.synchronize();
+        if (fabric.rank().value == odd) return listen(fabric);
+        if (reduces) {
+          reduce.step(From::storage, 2, stream);
+        } else {
+          gather.step(pool, Source::shards, 2, stream);
+        }
+        try {
+          stream.synchronize();
+        } catch (const tide::Error& first) {
+          const auto repeats = [&](auto call) {
+            try {
+              call();
+            } catch (const tide::Error& error) {
+              if (error.what() == std::string(first.what()) && error.code() == first.code()) {
+                ++repeated[static_cast<std::size_t>(fabric.rank().value)];
+              }
+            }
+          };
+          repeats([&] { static_cast<void>(gather.pipeline().enqueue(gather.shards(), stream)); });
+          repeats([&] { static_cast<void>(reduce.pipeline().enqueue(reduce.storage(), reduce.output(), stream)); });
+          repeats([&] { static_cast<void>(stream.record()); });
+          repeats([&] { stream.synchronize(); });
+          repeats([&] { Ranks::occupy(stream, 1us); });
+          repeats([&] { fabric.init(); });
+          repeats([&] { fabric.close(); });
+          repeats([&] { fabric.close(); });
+          throw;
+        }
+      });
+      const std::string peer = std::to_string(odd);
+      check_same_error(texts, {reduces ? "reduce of 'the block' (2 parameters), step 1"
+                                       : "gather of 'the block' (2 parameters), step 1",
+                               "the deadline of 0.200 s passed", ", op ", " waits for rank " + peer + ": "});
+      for (index_t rank = 0; rank < n; ++rank) {
+        if (rank != odd) CHECK(repeated[static_cast<std::size_t>(rank)] == 8);
+      }
+    }
+  }
+}
+
+/// A slow function on a stream of one rank, longer than the deadline: an error for all, and nobody waits for it in
+/// vain.
+template <class Ranks>
+void slow_stream(const Ranks& ranks) {
+  const Block layout = block_on(2);
+  const CollectiveOracle oracle(layout.view());
+  const auto texts = errors_of(impatient(ranks, 100ms), 2, [&](auto& fabric) {
+    tide::SlotPool<tide::Depth<1>, Block> pool(fabric);
+    BlockGather<Ranks> gather(fabric, pool, layout, oracle, "the block");
+    fabric.init();
+    auto stream = fabric.stream();
+    if (fabric.rank().value == 1) Ranks::occupy(stream, 500ms);
+    gather.step(pool, Source::shards, 1, stream);
+    stream.synchronize();
+  });
+  check_same_error(texts, {"the deadline of 0.100 s passed"});
+}
+
+// ---- close ----------------------------------------------------------------------------------------------------------
+
+/// `close` waits for the work, may be called twice, ends further calls; events still answer.
+template <class Ranks>
+void closing(const Ranks& ranks) {
+  const Block layout = block_on(2);
+  const CollectiveOracle oracle(layout.view());
+  std::vector<std::string> wrong(2);
+  check_no_error(errors_of(ranks, 2, [&](auto& fabric) {
+    tide::SlotPool<tide::Depth<1>, Block> pool(fabric);
+    BlockGather<Ranks> gather(fabric, pool, layout, oracle);
+    BlockReduce<Ranks> reduce(fabric, layout, oracle);
+    fabric.init();
+    auto stream = fabric.stream();
+    poison_slots<Ranks>(pool, stream);
+    Ranks::occupy(stream, 20ms);
+    gather.step(pool, Source::shards, 1, stream);
+    reduce.step(From::storage, 1, stream);
+    const tide::Event event = stream.record();
+    fabric.close();
+    fabric.close();
+    std::string& text = wrong[static_cast<std::size_t>(fabric.rank().value)];
+    text = gather.verdict() + reduce.verdict();
+    if (!event.ready()) text += "an event has not passed";
+    event.synchronize();
+    const auto refused = [&](const std::string& words, auto call) {
+      try {
+        call();
+        text += "accepted: " + words;
+      } catch (const tide::Error& error) {
+        if (std::string(error.what()).find(words) == std::string::npos) text += error.what();
+        if (error.code() != tide::Errc::order) text += "code";
+      }
+    };
+    refused("cannot follow close", [&] { static_cast<void>(gather.pipeline().enqueue(gather.shards(), stream)); });
+    refused("cannot follow close",
+            [&] { static_cast<void>(reduce.pipeline().enqueue(reduce.storage(), reduce.output(), stream)); });
+    refused("cannot follow close", [&] { static_cast<void>(stream.record()); });
+    refused("cannot follow close", [&] { stream.wait(event); });
+    refused("cannot follow close", [&] { fabric.init(); });
+    refused("after close", [&] { Ranks::occupy(stream, 1us); });
+    refused("after close", [&] { static_cast<void>(fabric.stream()); });
+    refused("before init", [&] { static_cast<void>(fabric.reserve(8, 8)); });
+    refused("before init", [&] { Reduce late(fabric); });
+  }));
+  for (const std::string& text : wrong) CHECK(text == "");
+}
+
+/// Before `init` there is no memory and no call; a fabric that was never used can be closed and destroyed.
+template <class Ranks>
+void before_init(const Ranks& ranks) {
+  std::vector<std::string> wrong(2);
+  check_no_error(errors_of(ranks, 2, [&](auto& fabric) {
+    std::string& text = wrong[static_cast<std::size_t>(fabric.rank().value)];
+    const Block layout = block_on(2);
+    tide::SlotPool<tide::Depth<1>, Block> pool(fabric, layout);
+    tide::Shards<Block> shards(fabric, layout);
+    tide::MasterShards<Block> masters(fabric, layout);
+    tide::Gradients<Block> gradients(fabric, layout);
+    Gather<Block> gather(fabric, pool, layout);
+    Reduce reduce(fabric, layout);
+    auto stream = fabric.stream();
+    alignas(16) std::byte memory[64] = {};
+    const auto refused = [&](const std::string& words, auto call) {
+      try {
+        call();
+        text += "accepted: " + words;
+      } catch (const tide::Error& error) {
+        if (std::string(error.what()).find(words) == std::string::npos) text += error.what();
+        if (error.code() != tide::Errc::order) text += "code";
+      }
+    };
+    refused("before init", [&] { static_cast<void>(shards.data()); });
+    refused("before init", [&] { static_cast<void>(gather.enqueue(shards, stream)); });
+    refused("before init", [&] { static_cast<void>(reduce.enqueue(gradients, masters, stream)); });
+    const tide::ShardsView<Block, tide::Buffer::shards> view(memory, layout, fabric.rank());
+    refused("needs init to be called first", [&] { static_cast<void>(gather.enqueue(view, stream)); });
+    const tide::ShardsView<Block, tide::Buffer::shards> nothing(nullptr, layout, fabric.rank());
+    refused("needs init to be called first", [&] { static_cast<void>(gather.enqueue(nothing, stream)); });
+    refused("needs init to be called first", [&] { static_cast<void>(stream.record()); });
+    fabric.init();
+    refused("init must be called once", [&] { fabric.init(); });
+    fabric.close();
+  }));
+  for (const std::string& text : wrong) CHECK(text == "");
+  check_no_error(errors_of(ranks, 2, [](auto& fabric) { fabric.close(); }));
+  check_no_error(errors_of(ranks, 2, [](auto& /*fabric*/) {}));
+}
+
+}  // namespace tide_test::fabric_suite

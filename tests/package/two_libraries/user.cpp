@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shared.hpp"
+
+bool use(consumer::Rank& rank, tide::HostFabric& fabric, tide::HostStream& stream) {
+  return consumer::gather_is_right(rank, fabric, stream) && consumer::reduce_is_right(rank, fabric, stream);
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: slow
+//
+// What `verify` accepts is right: of 10,000 plans with one op changed, each that it accepts gives the oracle's bytes on
+// 20 schedules.
+
+#include <doctest/doctest.h>
+
+#include <tide/plan/verify.hpp>
+
+#include "support/interpreter.hpp"
+#include "support/mutate.hpp"
+#include "support/small_plans.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace tide_test;
+using tide::Bytes;
+using tide::Chunks;
+using tide::Finish;
+using tide::OwnBlock;
+
+constexpr auto small = tide::group(tide::param<tide::bf16>("w", {5, 2, 3}), tide::param<tide::bf16>("b", {4}, tide::shard(0)),
+                                   tide::param<float>("c", {2, 12}, tide::shard(1)), tide::param<tide::bf16>("one", {1}));
+constexpr auto family = tide::group(tide::repeat<3>("{}.", tide::param<tide::bf16>("up", {4, 3}), tide::param<tide::bf16>("down", {6, 2})));
+// Enough for several chunks of 64 elements on each of three ranks.
+constexpr auto chunked = tide::group(tide::param<tide::bf16>("w", {7, 20}), tide::param<tide::bf16>("v", {10, 36}, tide::shard(1)),
+                                     tide::param<tide::bf16>("b", {50}));
+constexpr auto unlike = tide::group(tide::param<tide::bf16, float>("w", {9, 13}), tide::param<tide::bf16>("b", {61}),
+                                    tide::param<tide::f16, tide::f8_e5m2>("q", {11, 14}));
+
+/// The collectives that are mutated.
+std::vector<Planned> subjects() {
+  std::vector<Planned> all;
+  for (const tide::index_t ranks : {1, 2, 3}) {
+    for (const tide::GroupView& group : {small.view(), family.view()}) {
+      for (const OwnBlock own : {OwnBlock::copy, OwnBlock::in_place, OwnBlock::cast}) {
+        all.push_back(planned_gather<tide::UnicastTransport>(group, ranks, own));
+      }
+      for (const OwnBlock own : {OwnBlock::multicast, OwnBlock::in_place, OwnBlock::cast}) {
+        all.push_back(planned_gather<tide::MulticastTransport>(group, ranks, own, tide::Fsdp2Packing::rule));
+      }
+    }
+    for (const tide::GroupView& group : {chunked.view(), unlike.view()}) {
+      all.push_back(planned_reduce<tide::Ring<Chunks<1>, Bytes<1600>>>(group, ranks));
+      all.push_back(planned_reduce<tide::Ring<Chunks<2>, Bytes<1600>>>(group, ranks, Finish::accumulate));
+      all.push_back(planned_reduce<tide::Ring<Chunks<3>, Bytes<3200>>>(group, ranks, Finish::store, tide::GradientSource::table));
+    }
+  }
+  return all;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t mutations = 500;
+#else
+constexpr std::uint64_t mutations = 10'000;
+#endif
+constexpr std::uint64_t schedules = 20;
+
+TEST_CASE("verify: each mutation of a plan that is accepted gives the oracle's bytes on every schedule") {
+  const std::vector<Planned> all = subjects();
+  std::vector<PlanOracle> oracles;
+  for (const Planned& planned : all) {
+    REQUIRE(tide::verify(planned.collective, planned.plans).holds());
+    oracles.emplace_back(planned.collective, Interpreter::runs, 1);
+  }
+  std::uint64_t accepted = 0;
+  std::map<std::string, std::uint64_t> changed;
+  std::map<std::string, std::uint64_t> passed;
+  for (const std::uint64_t seed : seeds(mutations)) {
+    CAPTURE(seed);
+    const std::size_t which = seed % all.size();
+    Planned mutant = all[which];
+    const std::string what = Mutator(seed).mutate(mutant.plans);
+    CAPTURE(what);
+    if (mutant.plans == all[which].plans) continue;
+    ++changed[what];
+    if (!tide::verify(mutant.collective, mutant.plans).holds()) continue;
+    ++accepted;
+    ++passed[what];
+    Interpreter interpreter(mutant.collective, mutant.plans, oracles[which]);
+    for (std::uint64_t i = 0; i < schedules; ++i) {
+      CAPTURE(i);
+      const std::string problem = interpreter.run(schedule(i, mutant.plans.size()));
+      CHECK(problem == "");
+    }
+  }
+  for (const auto& [what, count] : changed) MESSAGE(what << ": " << passed[what] << " of " << count << " accepted");
+  MESSAGE(accepted << " accepted in all");
+  if (mutations == 10'000 && seeds(mutations).size() == mutations) CHECK(accepted > 500);
+}
+
+}  // namespace

@@ -1,0 +1,303 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tide_inspect: its exit codes, its JSON, what it says of plans that somebody altered.
+#
+#   bash tide_inspect.sh FOLDER_OF_PROGRAMS
+#
+# timeout: 300
+
+set -uo pipefail
+inspect=$(realpath "$1")/tide_inspect
+tests=$(realpath "$(dirname "$0")/..")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+fail() {
+  printf 'FAILED: %s\n' "$*"
+  failures=$((failures + 1))
+}
+
+# expect CODE WORDS ARGUMENTS...: the exit code, and words on standard error (none for '').
+expect() {
+  local code=$1 words=$2 got=0
+  shift 2
+  "$inspect" "$@" >out.txt 2>err.txt || got=$?
+  [[ $got -eq $code ]] || fail "exit code $got instead of $code: tide_inspect $*: $(head -c 300 err.txt)"
+  if [[ -z $words ]]; then
+    [[ ! -s err.txt ]] || fail "words on standard error: tide_inspect $*: $(head -c 300 err.txt)"
+  else
+    grep -qF -- "$words" err.txt || fail "no '$words' on standard error: tide_inspect $*: $(head -c 300 err.txt)"
+  fi
+}
+
+# python ARGUMENTS...: a script from standard input, in which every assertion has to hold.
+python() { python3 - "$@" || fail "python check near line ${BASH_LINENO[0]}"; }
+
+cat >small.json <<'JSON'
+{"model": "small", "groups": [
+  {"name": "head", "params": [{"name": "head.w", "shape": [9, 40], "dtype": "f32"}]},
+  {"name": "block.0", "repeat": 3, "params": [
+    {"name": "block.0.w", "shape": [7, 13], "dtype": "bf16"},
+    {"name": "block.0.b", "shape": [2], "dtype": "bf16"},
+    {"name": "block.0.v", "shape": [4, 6], "dtype": "bf16", "shard_dim": 1}]},
+  {"name": "twin.0", "repeat": 3, "params": [
+    {"name": "twin.0.w", "shape": [7, 13], "dtype": "bf16"},
+    {"name": "twin.0.b", "shape": [2], "dtype": "bf16"},
+    {"name": "twin.0.v", "shape": [4, 6], "dtype": "bf16", "shard_dim": 1}]}]}
+JSON
+
+# ---- bad usage is 2 --------------------------------------------------------------------------------------------------
+
+expect 2 'give one of layout, plan and verify'
+expect 2 "not 'draw'" draw --model llama3.1-8b --mesh 1x4
+expect 2 'give one of' layout plan --model llama3.1-8b --mesh 1x4
+expect 2 "unknown flag '--mash'" layout --model llama3.1-8b --mash 1x4
+expect 2 '--model needs a value' layout --mesh 1x4 --model
+expect 2 '--json needs a value' layout --model llama3.1-8b --json --mesh 1x4
+expect 2 '--mesh is given twice' layout --model llama3.1-8b --mesh 1x4 --mesh 1x4
+expect 2 'give either --model' layout --mesh 1x4
+expect 2 'give either --model' layout --mesh 1x4 --model llama3.1-8b --model-file small.json
+expect 2 'takes one of' layout --mesh 1x4 --model llama9
+expect 2 "has no group 'blocks'; it has head, block.0, twin.0" layout --mesh 1x4 --model-file small.json --group blocks
+expect 2 '--mesh NODESxRANKS is missing' layout --model llama3.1-8b
+for mesh in 4 x 1x 1x4x2 1x-4 1x0 0x4 1x4.0 '1x4 ' 1X4 99999999999999999999x1; do
+  expect 2 '--mesh takes NODESxRANKS' layout --model llama3.1-8b --mesh "$mesh"
+done
+expect 2 '--op takes one of gather, reduce' plan --model llama3.1-8b --mesh 1x4 --op scatter
+expect 2 '--packing takes one of tight, fsdp2' layout --model llama3.1-8b --mesh 1x4 --packing loose
+expect 2 '--machine takes' plan --model llama3.1-8b --mesh 1x4 --machine cpu:fast
+expect 2 '--chunks takes a whole number' plan --model llama3.1-8b --mesh 1x4 --op reduce --chunks 0
+expect 2 '--summary belongs to plan' verify --model llama3.1-8b --mesh 1x4 --summary
+expect 2 '--plan belongs to verify' plan --plan small.json
+expect 2 'leave out --mesh' verify --plan small.json --mesh 1x4
+
+expect 0 '' --help
+grep -q 'usage: tide_inspect layout|plan|verify' out.txt || fail 'no usage in --help'
+expect 0 '' verify --help
+
+# ---- a named error is 3 ----------------------------------------------------------------------------------------------
+
+expect 3 "cannot read 'nowhere.json'" layout --model-file nowhere.json --mesh 1x4
+expect 3 "cannot read 'nowhere.json'" verify --plan nowhere.json
+expect 3 'cannot read' verify --plan .
+expect 3 'supports one node' plan --model llama3.1-8b --mesh 2x4
+expect 3 'a mesh has at most 65535 ranks' layout --model llama3.1-8b --mesh 1x70000
+expect 3 'at most 4,096 ranks are planned' plan --model llama3.1-8b --mesh 1x60000
+expect 3 'tide::Ring: Bytes must hold' plan --model llama3.1-8b --mesh 1x4 --op reduce --inbox-bytes 100
+expect 3 'cannot write' layout --model llama3.1-8b --mesh 1x4 --json nowhere/out.json
+expect 3 'cannot write' plan --model llama3.1-8b --mesh 1x4 --json /dev/full
+echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": [], "dtype": "bf16"}]}]}' >scalar.json
+expect 3 'tide::ShardLayout: a parameter needs at least one dimension' layout --model-file scalar.json --mesh 1x4
+expect 3 "Parameter 's'" plan --model-file scalar.json --mesh 1x4
+expect 3 'must be a multiple of the ranks' verify --model-file small.json --group block.0 --mesh 1x4
+echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": [1000000000, 1000000000, 1000000000], "dtype": "bf16"}]}]}' >huge.json
+expect 3 'a group must have fewer than 2^' layout --model-file huge.json --mesh 1x4
+echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": [100000000, 1000000000], "dtype": "f64"}]}]}' >big.json
+expect 3 'more elements than this program counts' plan --model-file big.json --mesh 1x60
+for garbage in '' '{' 'null' '[]' '3' '{}' '{"layout": 1}' '{"model": "m"}' $'\xff\xfe' '{"groups": {}}' '{"mesh": "1x2", "layout": {}}'; do
+  printf '%s' "$garbage" >garbage.json
+  expect 3 garbage.json verify --plan garbage.json
+  expect 3 garbage.json layout --model-file garbage.json --mesh 1x2
+done
+head -c 100000 /dev/urandom >garbage.json
+expect 3 garbage.json verify --plan garbage.json
+printf '%.0s[' {1..100000} >garbage.json
+expect 3 garbage.json verify --plan garbage.json
+expect 3 garbage.json layout --model-file garbage.json --mesh 1x2
+
+# ---- layout ----------------------------------------------------------------------------------------------------------
+
+expect 0 '' layout --model-file small.json --mesh 1x3 --json -
+python out.txt <<'PY'
+import json, sys
+layout = json.load(open(sys.argv[1]))
+assert list(layout) == ["model", "mesh", "packing", "groups"], list(layout)
+assert (layout["model"], layout["mesh"], layout["packing"]) == ("small", "1x3", "tight")
+assert [(g["name"], g["repeat"]) for g in layout["groups"]] == [("head", 1), ("block.0", 3), ("twin.0", 3)]
+block = layout["groups"][1]
+assert list(block) == ["name", "repeat", "bytes", "shard_bytes", "gathered_bytes", "pad_bytes", "params"], list(block)
+w, b, v = block["params"]
+assert list(w) == ["name", "offset", "shards"]
+assert [p["name"] for p in block["params"]] == ["block.0.w", "block.0.b", "block.0.v"]
+assert [p["offset"] for p in block["params"]] == [0, 256, 512]
+assert [s["rows"] for s in w["shards"]] == [[0, 3], [3, 6], [6, 7]]
+assert [s["bytes"] for s in w["shards"]] == [78, 78, 26]
+assert [s["rows"] for s in b["shards"]] == [[0, 1], [1, 2], [2, 2]]
+assert [s["bytes"] for s in b["shards"]] == [2, 2, 0]
+assert [s["rows"] for s in v["shards"]] == [[0, 2], [2, 4], [4, 6]]
+assert [s["offset"] for s in b["shards"]] == [80, 80, 32]
+assert [s["offset"] for s in v["shards"]] == [96, 96, 32]
+assert [s["rank"] for s in v["shards"]] == [0, 1, 2]
+assert block["bytes"] == 182 + 4 + 48
+assert block["shard_bytes"] == 96 + 16 and block["gathered_bytes"] == 112 + 112 + 48
+assert block["pad_bytes"] == block["gathered_bytes"] - block["bytes"]
+PY
+
+expect 0 '' layout --model-file small.json --mesh 1x3 --group block.0 --packing fsdp2 --json file.json
+grep -q 'block.0' out.txt || fail 'no table beside --json FILE'
+python file.json <<'PY'
+import json, sys
+layout = json.load(open(sys.argv[1]))
+(block,) = layout["groups"]
+assert layout["packing"] == "fsdp2"
+assert block["shard_bytes"] == 2 * (3 * 13 + 1 + 8) and block["gathered_bytes"] == 3 * block["shard_bytes"]
+assert [s["offset"] for s in block["params"][2]["shards"]] == [80, 80, 80]
+PY
+
+# Numbers of PyTorch's own objects.
+check_metrics() {
+  local model=$1 ranks=$2
+  expect 0 '' layout --model "$model" --mesh "1x$ranks" --packing fsdp2 --json named.json
+  expect 0 '' layout --model-file "$tests/data/models/$model.json" --mesh "1x$ranks" --packing fsdp2 --json file.json
+  cmp -s named.json file.json || fail "$model on $ranks ranks: --model and --model-file differ"
+  python "$model" "$ranks" "$tests/data/metrics.json" named.json <<'PY'
+import json, sys
+model, ranks, metrics, layout = sys.argv[1:]
+groups = json.load(open(layout))["groups"]
+wanted = json.load(open(metrics))[model][ranks]["groups"]
+keys = ["name", "repeat", "bytes", "shard_bytes", "gathered_bytes", "pad_bytes"]
+assert [[g[k] for k in keys] for g in groups] == [[g[k] for k in keys] for g in wanted]
+for group, numbers in zip(groups, wanted):
+    assert len(group["params"]) == numbers["params"]
+    shards = [s for p in group["params"] for s in p["shards"]]
+    assert sum(s["bytes"] for s in shards) == group["bytes"]
+    assert sum(s["bytes"] > 0 for s in shards) == numbers["pieces"] and len(shards) == numbers["slots"]
+    assert min(s["bytes"] for s in shards if s["bytes"]) == numbers["min_run"]
+PY
+}
+check_metrics llama3.1-70b 8
+check_metrics llama3.1-70b 72
+check_metrics llama3.1-8b.torchtitan 6
+check_metrics qwen3-30b-a3b 24
+check_metrics wan2.2-t2v-a14b 3
+check_metrics wan2.2-ti2v-5b 64
+
+expect 0 '' layout --model llama3.1-70b --group model.layers.0 --mesh 1x8 --packing fsdp2 --json -
+python out.txt <<'PY'
+import json, sys
+(block,) = json.load(open(sys.argv[1]))["groups"]
+assert (block["repeat"], block["bytes"], block["shard_bytes"], block["gathered_bytes"], block["pad_bytes"]) == (
+    80, 1711308800, 213913600, 1711308800, 0)
+assert block["params"][0]["shards"][7] == {"rank": 7, "rows": [7168, 8192], "offset": 0, "bytes": 16777216}
+PY
+
+# ---- plan ------------------------------------------------------------------------------------------------------------
+
+expect 0 '' plan --model-file small.json --mesh 1x3 --json gather.json
+expect 0 '' plan --model-file small.json --mesh 1x3 --group head --op reduce --chunks 2 --inbox-bytes 1024 --json reduce.json
+python gather.json reduce.json <<'PY'
+import json, sys
+for path, op, group, bytes_ in zip(sys.argv[1:], ["gather", "reduce"], ["block.0", "head"], [0, 1024]):
+    plan = json.load(open(path))
+    for key in ["layout", "mesh", "op", "ranks", "constants", "bound"]:
+        assert key in plan, key
+    assert (plan["mesh"], plan["op"], plan["layout"]["group"]) == ("1x3", op, group)
+    assert list(plan["constants"]) == ["slot_bytes", "inbox_bytes", "driver_calls"]
+    assert list(plan["bound"]) == ["seconds", "machine", "binding"]
+    assert plan["bound"]["seconds"] > 0 and plan["bound"]["machine"] == "h200_node" and "rank" in plan["bound"]["binding"]
+    assert plan["constants"]["inbox_bytes"] == bytes_, plan["constants"]
+    assert plan["constants"]["slot_bytes"] == (768 if op == "gather" else 1536)
+    assert [rank["rank"] for rank in plan["ranks"]] == [0, 1, 2]
+    for rank in plan["ranks"]:
+        ops = [op for lane in rank["lanes"] for op in lane["ops"]]
+        assert rank["lanes"][0]["name"] == "caller"
+        assert sorted(op["seq"] for op in ops) == list(range(len(ops)))
+        assert all("op" in op for op in ops)
+        for lane in rank["lanes"]:
+            assert [op["seq"] for op in lane["ops"]] == sorted(op["seq"] for op in lane["ops"])
+PY
+expect 0 '' verify --plan gather.json
+expect 0 '' verify --plan reduce.json
+for how in '--transport multicast' '--transport multicast --own cast' '--own cast' '--own in_place' '--packing fsdp2' \
+  '--op reduce --finish accumulate' '--op reduce --gradients table --packing fsdp2'; do
+  read -ra flags <<<"$how"
+  expect 0 '' plan --model-file small.json --mesh 1x3 "${flags[@]}" --json some.json
+  expect 0 '' verify --plan some.json
+done
+expect 0 '' plan --model-file small.json --mesh 1x1 --json some.json
+expect 0 '' verify --plan some.json
+
+expect 0 '' plan --model qwen3-30b-a3b --mesh 1x8 --summary --machine cpu:10 --json -
+python out.txt <<'PY'
+import json, sys
+summary = json.load(open(sys.argv[1]))
+assert list(summary) == ["constants", "bound"]
+assert summary["constants"]["slot_bytes"] >= 1246241280
+assert summary["bound"]["machine"] == "cpu:10" and "memory shared" in summary["bound"]["binding"]
+PY
+expect 0 '' plan --model llama3.1-8b --mesh 1x2 --print
+grep -q "copy  .*-> rank 1 slot\[0.*'model.layers.0.self_attn.q_proj.weight'" out.txt || fail 'no readable copy in --print'
+
+# ---- verify ----------------------------------------------------------------------------------------------------------
+
+expect 0 '' verify --model-file small.json --mesh 1x3 --json -
+python out.txt gather.json <<'PY'
+import json, sys
+verdict, plan = (json.load(open(path)) for path in sys.argv[1:])
+assert list(verdict) == ["holds", "violations", "ops", "seconds"]
+assert verdict["holds"] is True and verdict["violations"] == [] and verdict["seconds"] >= 0
+block = sum(len(lane["ops"]) for rank in plan["ranks"] for lane in rank["lanes"])
+assert block < verdict["ops"] < 2 * block  # block and head; twin has the plans of block
+PY
+expect 0 '' verify --model llama3.1-8b --mesh 1x4
+expect 0 '' verify --model wan2.2-ti2v-5b --group blocks.0 --mesh 1x3 --op reduce
+
+# Every op counts: without any one of them a law is violated, and the verdict says which ops.
+python "$inspect" gather.json reduce.json <<'PY'
+import json, subprocess, sys
+inspect, *paths = sys.argv[1:]
+removed = 0
+for path in paths:
+    plan = json.load(open(path))
+    for rank in plan["ranks"]:
+        for lane in rank["lanes"]:
+            for i in range(len(lane["ops"])):
+                op = lane["ops"].pop(i)
+                json.dump(plan, open("fewer.json", "w"))
+                run = subprocess.run([inspect, "verify", "--plan", "fewer.json", "--json", "-"], capture_output=True, text=True)
+                lane["ops"].insert(i, op)
+                assert run.returncode == 1, (path, rank["rank"], lane["name"], op, run)
+                verdict = json.loads(run.stdout)
+                assert verdict["holds"] is False and verdict["violations"]
+                for violation in verdict["violations"]:
+                    assert violation["law"] and isinstance(violation["ops"], list)
+                    assert violation["text"] in run.stderr
+                removed += 1
+assert removed > 100, removed
+PY
+
+# alter FILE PYTHON: writes altered.json, with `plan` changed.
+alter() {
+  python3 -c 'import json, sys
+plan = json.load(open(sys.argv[1]))
+exec(sys.argv[2])
+json.dump(plan, open("altered.json", "w"))' "$@" || fail "altering $1"
+}
+one='[op for lane in plan["ranks"][1]["lanes"] for op in lane["ops"] if op["op"] == "copy" and op["peer"] == 2][0]'
+alter gather.json "$one[\"width\"] += 1"
+expect 1 'law ' verify --plan altered.json
+alter gather.json "$one[\"target\"][\"offset\"] += 2"
+expect 1 'law ' verify --plan altered.json
+alter gather.json "$one[\"peer\"] = 0"
+expect 1 'law ' verify --plan altered.json
+alter gather.json "$one[\"peer\"] = 99"
+expect 1 'law ' verify --plan altered.json
+alter gather.json 'plan["ranks"][0]["lanes"] = plan["ranks"][0]["lanes"][:1]'
+expect 1 'law ' verify --plan altered.json
+alter gather.json 'plan["ranks"][0]["exits"] = []'
+expect 1 'law ' verify --plan altered.json
+alter gather.json "del $one[\"width\"]"
+expect 3 "rank 1, lane 'push 1', op 2 of it: the key 'width' is missing" verify --plan altered.json
+alter gather.json "$one[\"width\"] = 1e99"
+expect 3 "rank 1, lane 'push 1', op 2 of it: 'width' must be a whole number" verify --plan altered.json
+alter gather.json 'del plan["ranks"][2]'
+expect 3 "'ranks' must hold the 3 ranks" verify --plan altered.json
+
+if [[ $failures -gt 0 ]]; then
+  printf '%s checks failed\n' "$failures"
+  exit 1
+fi
+echo 'tide_inspect: all checks passed'

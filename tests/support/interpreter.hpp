@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Interpreter: runs the plans of all ranks over real bytes in one thread, in an order that a seed chooses among all that
+// lanes and signals allow. It asks nothing of the library but what an op's fields mean.
+//
+//   tide_test::PlanOracle oracle(collective, tide_test::Interpreter::runs, seed);
+//   CHECK(tide_test::Interpreter(collective, plans, oracle).run({seed}) == "");
+//
+// Whatever can come badly does: memory is poisoned before the first run and guarded on both sides; moves are cut into
+// slices between which others run; the caller overwrites its inputs the moment that an exit fires, and reads results
+// twice, at an exit and when it lets go of them. One of the schedules has one queue for each rank.
+
+#pragma once
+
+#include <tide/plan/plan.hpp>
+
+#include "support/plan_oracle.hpp"
+#include "support/seeds.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tide_test {
+
+/// How the next step is chosen among those that are possible. `number` is a seed, or a rank.
+struct Schedule {
+  enum class Kind { random, newest, oldest, lowest_rank, highest_rank, freeze_rank, stay, merged };
+
+  std::uint64_t number = 0;
+  Kind kind = Kind::random;
+};
+
+/// The `i`-th of a list of schedules that begins with adversaries and goes on with seeds.
+inline Schedule schedule(std::uint64_t i, std::uint64_t ranks) {
+  using Kind = Schedule::Kind;
+  constexpr std::array kinds = {Kind::merged, Kind::newest, Kind::oldest, Kind::lowest_rank, Kind::highest_rank, Kind::stay};
+  if (i < kinds.size()) return {i, kinds[i]};
+  if (i < kinds.size() + std::min<std::uint64_t>(ranks, 4)) return {i - kinds.size(), Kind::freeze_rank};
+  return {i, Kind::random};
+}
+
+class Interpreter {
+ public:
+  /// Consecutive runs with changing data.
+  static constexpr tide::index_t runs = 2;
+
+  Interpreter(const tide::Collective& collective, std::span<const tide::Plan> plans, const PlanOracle& oracle)
+      : collective_(collective), plans_(plans), oracle_(oracle) {}
+
+  /// Runs everything; says what went wrong, or nothing.
+  std::string run(Schedule schedule) {
+    start();
+    Random random(schedule.number + 1);
+    std::size_t last = 0;
+    for (std::uint64_t step = 1;; ++step) {
+      std::vector<std::size_t> able;
+      for (std::size_t a = 0; a < actors_.size(); ++a) {
+        const bool now = can_step(actors_[a], schedule.kind == Schedule::Kind::merged);
+        if (now && actors_[a].since == 0) actors_[a].since = step;
+        if (!now) actors_[a].since = 0;
+        if (now) able.push_back(a);
+      }
+      if (able.empty()) break;
+      last = choose(able, schedule, random, last);
+      actors_[last].since = step;
+      if (!problem_.empty()) return problem_;
+      do_step(actors_[last], random);
+    }
+    for (const Actor& actor : actors_) {
+      if (actor.run < actor.runs) return "deadlock: rank " + std::to_string(actor.rank) + ", " + name(actor) + " is stuck";
+    }
+    check_guards();
+    return problem_;
+  }
+
+ private:
+  static constexpr std::size_t guard = 64;
+
+  /// A memory between guards.
+  struct Guarded {
+    std::vector<std::byte> all;
+
+    explicit Guarded(tide::index_t size = 0) : all(static_cast<std::size_t>(size) + 2 * guard, poison) {}
+    [[nodiscard]] std::byte* at(tide::index_t offset) { return all.data() + guard + offset; }
+    [[nodiscard]] bool intact() const {
+      const auto good = [](std::byte b) { return b == poison; };
+      return std::all_of(all.begin(), all.begin() + guard, good) && std::all_of(all.end() - guard, all.end(), good);
+    }
+  };
+
+  struct RankMemory {
+    std::array<std::vector<Guarded>, tide::space_count> spaces;
+    std::vector<Guarded> table;  // gradients behind pointers of their own
+    std::vector<tide::index_t> words;
+  };
+
+  /// Somebody who does one thing after the other: a lane, the caller, the reader of a reduce's output.
+  struct Actor {
+    enum class Kind { lane, caller, reader };
+
+    Kind kind = Kind::lane;
+    std::size_t rank = 0;
+    std::int32_t lane = 0;
+    std::vector<std::size_t> ops{};  // of a lane: positions in the plan
+    tide::index_t runs = 0;
+    tide::index_t run = 0;
+    std::size_t at = 0;        // the next op of the run; of the caller: 0 fills, 1 sees the exit, 2 lets go
+    tide::index_t done = 0;    // bytes of the op at `at` that are done
+    bool backwards = false;    // whether the op at `at` goes from its last row to its first
+    std::uint64_t since = 0;   // the step since which it could go on; 0 where it cannot
+  };
+
+  void start() {
+    problem_.clear();
+    ranks_.clear();
+    actors_.clear();
+    for (std::size_t r = 0; r < plans_.size(); ++r) {
+      RankMemory memory;
+      for (std::size_t s = 0; s < memory.spaces.size(); ++s) {
+        const auto space = static_cast<tide::Space>(s);
+        const tide::index_t bytes = collective_.space_bytes(space, tide::Rank{static_cast<tide::index_t>(r)});
+        memory.spaces[s].assign(static_cast<std::size_t>(collective_.space_instances(space)), Guarded(bytes));
+      }
+      collective_.layout.for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
+        memory.table.emplace_back(piece.outer * piece.pitch * piece.size(tide::Buffer::gradients));
+      });
+      memory.words.assign(static_cast<std::size_t>(collective_.words().count()), 0);
+      ranks_.push_back(memory);
+      for (std::size_t l = 0; l < plans_[r].lanes.size(); ++l) {
+        Actor lane{Actor::Kind::lane, r, static_cast<std::int32_t>(l)};
+        for (std::size_t s = 0; s < plans_[r].ops.size(); ++s) {
+          if (plans_[r].ops[s].lane == l) lane.ops.push_back(s);
+        }
+        lane.runs = lane.ops.empty() ? 0 : runs;
+        actors_.push_back(lane);
+      }
+      actors_.push_back({Actor::Kind::caller, r, 0, {}, runs});
+      if (!gather()) actors_.push_back({Actor::Kind::reader, r, 0, {}, 1});
+    }
+  }
+
+  // ---- who may go on -------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] bool can_step(const Actor& actor, bool merged) const {
+    if (actor.run == actor.runs) return false;
+    switch (actor.kind) {
+      case Actor::Kind::reader: return fired(actor.rank, tide::ExitKind::shards_ready, runs - 1);
+      case Actor::Kind::caller:
+        return actor.at != 1 || fired(actor.rank, gather() ? tide::ExitKind::complete : tide::ExitKind::gradients_free, actor.run);
+      case Actor::Kind::lane: break;
+    }
+    // The caller enqueues a run when it has filled the inputs.
+    if (actor.lane == 0 && !filled(actor.rank, actor.run)) return false;
+    const tide::Op& op = plans_[actor.rank].ops[actor.ops[actor.at]];
+    if (merged && !is_next(actor)) return false;
+    if (op.kind != tide::OpKind::wait) return true;
+    return ranks_[actor.rank].words[static_cast<std::size_t>(op.word())] >= actor.run * op.per_run() + op.value();
+  }
+
+  /// Whether an actor's op is the first of its rank, in issue order, that is not done.
+  [[nodiscard]] bool is_next(const Actor& actor) const {
+    for (const Actor& other : actors_) {
+      if (other.kind != Actor::Kind::lane || other.rank != actor.rank || other.run == other.runs) continue;
+      if (other.run < actor.run || (other.run == actor.run && other.ops[other.at] < actor.ops[actor.at])) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool filled(std::size_t rank, tide::index_t run) const {
+    for (const Actor& actor : actors_) {
+      if (actor.kind == Actor::Kind::caller && actor.rank == rank) return actor.run > run || (actor.run == run && actor.at > 0);
+    }
+    return false;
+  }
+
+  [[nodiscard]] bool fired(std::size_t rank, tide::ExitKind kind, tide::index_t run) const {
+    for (const tide::Exit& exit : plans_[rank].exits) {
+      if (exit.kind != kind) continue;
+      for (const Actor& actor : actors_) {
+        if (actor.kind != Actor::Kind::lane || actor.rank != rank || actor.lane != exit.lane.value) continue;
+        if (exit.lane.value == 0 && exit.position == 0 && !filled(rank, run)) return false;
+        return actor.runs == 0 || actor.run > run ||
+               (actor.run == run && static_cast<std::int32_t>(actor.at) >= exit.position);
+      }
+    }
+    return false;
+  }
+
+  [[nodiscard]] std::size_t choose(const std::vector<std::size_t>& able, Schedule schedule, Random& random, std::size_t last) const {
+    const auto any = [&](const auto& list) { return list[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(list.size()) - 1))]; };
+    const auto newer = [&](std::size_t a, std::size_t b) { return actors_[a].since < actors_[b].since; };
+    switch (schedule.kind) {
+      case Schedule::Kind::newest: return *std::max_element(able.begin(), able.end(), newer);
+      case Schedule::Kind::oldest: return *std::min_element(able.begin(), able.end(), newer);
+      case Schedule::Kind::lowest_rank: return able.front();
+      case Schedule::Kind::highest_rank: return able.back();
+      case Schedule::Kind::stay:
+        if (std::find(able.begin(), able.end(), last) != able.end()) return last;
+        break;
+      case Schedule::Kind::freeze_rank: {
+        std::vector<std::size_t> others;
+        for (const std::size_t a : able) {
+          if (actors_[a].rank != schedule.number) others.push_back(a);
+        }
+        if (!others.empty()) return any(others);
+        break;
+      }
+      case Schedule::Kind::random:
+      case Schedule::Kind::merged: break;
+    }
+    return any(able);
+  }
+
+  // ---- what they do --------------------------------------------------------------------------------------------------
+
+  void do_step(Actor& actor, Random& random) {
+    if (actor.kind == Actor::Kind::reader) {
+      compare(actor, tide::Space::output, oracle_.output(static_cast<tide::index_t>(actor.rank), runs - 1));
+      ++actor.run;
+    } else if (actor.kind == Actor::Kind::caller) {
+      do_caller_step(actor);
+    } else if (do_slice(actor, plans_[actor.rank].ops[actor.ops[actor.at]], random)) {
+      actor.done = 0;
+      if (++actor.at == actor.ops.size()) {
+        actor.at = 0;
+        ++actor.run;
+      }
+    }
+  }
+
+  void do_caller_step(Actor& actor) {
+    const auto rank = static_cast<tide::index_t>(actor.rank);
+    if (actor.at == 0) {
+      fill(actor.rank, actor.run);
+      if (actor.run == 0 && !gather()) write(actor.rank, tide::Space::output, oracle_.first_output(rank));
+    } else if (gather()) {
+      compare(actor, tide::Space::slot, oracle_.slot(actor.run));
+    }
+    if (actor.at == 1 && !gather()) ++actor.at;  // nothing to hold on to
+    if (++actor.at < 3) return;
+    actor.at = 0;
+    if (++actor.run == actor.runs) fill(actor.rank, -1);
+  }
+
+  /// Writes a run's inputs; of run -1: scribbles over them.
+  void fill(std::size_t rank, tide::index_t run) {
+    for (const tide::Space space : {tide::Space::master, tide::Space::shards, tide::Space::slot, tide::Space::gradients}) {
+      const bool input = collective_.space_bytes(space, tide::Rank{static_cast<tide::index_t>(rank)}) > 0 &&
+                         (space != tide::Space::slot || collective_.own == tide::OwnBlock::in_place);
+      if (!input) continue;
+      Image image = oracle_.input(space, static_cast<tide::index_t>(rank), std::max<tide::index_t>(run, 0));
+      if (run < 0) std::fill(image.bytes.begin(), image.bytes.end(), std::byte{0x3C});
+      write(rank, space, image);
+    }
+  }
+
+  void write(std::size_t rank, tide::Space space, const Image& image) {
+    Guarded& memory = ranks_[rank].spaces[static_cast<std::size_t>(space)][0];
+    for (std::size_t i = 0; i < image.bytes.size(); ++i) {
+      if (image.belongs[i]) *memory.at(static_cast<tide::index_t>(i)) = image.bytes[i];
+    }
+    if (space != tide::Space::gradients) return;
+    std::size_t p = 0;
+    collective_.layout.for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
+      Guarded& own = ranks_[rank].table[p++];
+      const tide::index_t first = piece.start[static_cast<std::size_t>(tide::Buffer::gradients)];
+      std::memcpy(own.at(0), image.bytes.data() + first, own.all.size() - 2 * guard);
+    });
+  }
+
+  void compare(const Actor& actor, tide::Space space, const Image& image) {
+    Guarded& memory = ranks_[actor.rank].spaces[static_cast<std::size_t>(space)][0];
+    for (std::size_t i = 0; i < image.bytes.size() && problem_.empty(); ++i) {
+      const auto at = static_cast<tide::index_t>(i);
+      if (image.belongs[i] ? *memory.at(at) == image.bytes[i] : *memory.at(at) == poison) continue;
+      problem_ = "rank " + std::to_string(actor.rank) + ", run " + std::to_string(actor.run) + ": " +
+                 std::string(tide::name(space)) + " byte " + std::to_string(i) + " is wrong";
+    }
+  }
+
+  /// Executes a part of an op, or all of it; returns whether it is done.
+  bool do_slice(Actor& actor, const tide::Op& op, Random& random) {
+    if (op.kind == tide::OpKind::wait) return true;
+    if (op.kind == tide::OpKind::signal) {
+      tide::index_t& word = ranks_[static_cast<std::size_t>(op.peer)].words[static_cast<std::size_t>(op.word())];
+      const tide::index_t value = actor.run * op.per_run() + op.value();
+      if (value <= word) problem_ = "rank " + std::to_string(actor.rank) + " sets a word back to " + std::to_string(value);
+      word = value;
+      return true;
+    }
+    const bool typed = op.kind == tide::OpKind::reduce || op.kind == tide::OpKind::cast;
+    const tide::index_t unit = typed ? static_cast<tide::index_t>(tide::size_bytes(kernel(op).input)) : 1;
+    if (actor.done == 0) actor.backwards = random.once_in(3);
+    tide::index_t left = op.bytes() - actor.done;
+    if (!random.once_in(3)) {  // a row, or a few elements of it
+      const tide::index_t in_row = op.width - actor.done % op.width;
+      left = random.once_in(2) ? in_row : std::min(in_row, unit * random.between(1, 5));
+    }
+    for (const tide::index_t end = actor.done + left; actor.done < end;) {
+      const tide::index_t count = std::min(end - actor.done, op.width - actor.done % op.width);
+      const tide::index_t row = actor.done / op.width;
+      move(actor.rank, op, actor.backwards ? static_cast<tide::index_t>(op.rows) - 1 - row : row, actor.done % op.width, count);
+      actor.done += count;
+    }
+    return actor.done == op.bytes();
+  }
+
+  /// `count` bytes of a row, from its byte `from` on.
+  void move(std::size_t rank, const tide::Op& op, tide::index_t row, tide::index_t from, tide::index_t count) {
+    const std::byte* source = address(rank, op.source, op.source_offset + row * tide::index_t{op.source_pitch} + from);
+    const tide::index_t target = op.target_offset + row * tide::index_t{op.target_pitch};
+    switch (op.kind) {
+      case tide::OpKind::copy:
+        std::memmove(address(static_cast<std::size_t>(op.peer), op.target, target + from), source, static_cast<std::size_t>(count));
+        break;
+      case tide::OpKind::multicast:
+        for (std::size_t r = 0; r < ranks_.size(); ++r) {
+          std::memmove(address(r, op.target, target + from), source, static_cast<std::size_t>(count));
+        }
+        break;
+      case tide::OpKind::cast: {
+        const auto size = static_cast<tide::index_t>(tide::size_bytes(kernel(op).output));
+        for (tide::index_t i = 0; i < count / 4; ++i) {
+          store(kernel(op).output, load(tide::Element::f32, source + 4 * i), address(rank, op.target, target + (from / 4 + i) * size));
+        }
+        break;
+      }
+      case tide::OpKind::reduce: sum(rank, op, row, from, count, source, target); break;
+      default: problem_ = "an op that cannot be executed";
+    }
+  }
+
+  void sum(std::size_t rank, const tide::Op& op, tide::index_t row, tide::index_t from, tide::index_t count,
+           const std::byte* source, tide::index_t target) {
+    const tide::Kernel& kernel = this->kernel(op);
+    const auto size = static_cast<tide::index_t>(tide::size_bytes(kernel.input));
+    const tide::InboxShape& inbox = collective_.inbox;
+    for (tide::index_t i = 0; i < count / size; ++i) {
+      std::vector<float> leaves;
+      const tide::index_t piece = op.extra_offset + row * (op.target_pitch / 4) * inbox.element_bytes + from + i * size;
+      for (tide::index_t k = 0; k + 1 < kernel.inputs; ++k) {
+        leaves.push_back(load(kernel.input, address(rank, op.extra, piece + k * inbox.piece_bytes())));
+      }
+      leaves.insert(leaves.begin() + op.peer, load(kernel.input, source + i * size));
+      std::byte* output = address(rank, op.target, target + (from / size + i) * 4);
+      const float total = PlanOracle::scale * sum_along_tree(leaves, 0, leaves.size());
+      const bool add = kernel.finish == tide::Finish::accumulate;
+      store(tide::Element::f32, add ? load(tide::Element::f32, output) + total : total, output);
+    }
+  }
+
+  // ---- memory --------------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] std::byte* address(std::size_t rank, tide::Place place, tide::index_t offset) {
+    if (place.space == tide::Space::gradients && collective_.gradients == tide::GradientSource::table) {
+      const tide::Piece piece = collective_.layout.piece(tide::ParameterIndex{place.parameter}, tide::Rank{0});
+      return ranks_[rank].table[place.parameter].at(offset - piece.start[static_cast<std::size_t>(tide::Buffer::gradients)]);
+    }
+    return ranks_[rank].spaces[static_cast<std::size_t>(place.space)][place.instance].at(offset);
+  }
+
+  void check_guards() {
+    for (std::size_t r = 0; r < ranks_.size() && problem_.empty(); ++r) {
+      for (std::size_t s = 0; s < ranks_[r].spaces.size(); ++s) {
+        for (const Guarded& memory : ranks_[r].spaces[s]) {
+          if (!memory.intact()) {
+            problem_ = "rank " + std::to_string(r) + ": bytes beside " + std::string(tide::name(static_cast<tide::Space>(s))) + " were written";
+          }
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] bool gather() const { return collective_.operation == tide::Operation::gather; }
+  [[nodiscard]] const tide::Kernel& kernel(const tide::Op& op) const { return collective_.kernels[op.kernel]; }
+  [[nodiscard]] std::string name(const Actor& actor) const {
+    if (actor.kind == Actor::Kind::caller) return "the caller";
+    if (actor.kind == Actor::Kind::reader) return "the reader";
+    return plans_[actor.rank].lanes[static_cast<std::size_t>(actor.lane)].name() + ", op " + std::to_string(actor.ops[actor.at]);
+  }
+
+  const tide::Collective& collective_;
+  std::span<const tide::Plan> plans_;
+  const PlanOracle& oracle_;
+  std::vector<RankMemory> ranks_;
+  std::vector<Actor> actors_;
+  std::string problem_;
+};
+
+/// The first of `schedules` schedules that goes wrong, and how; nothing where all give the oracle's bytes.
+inline std::string run_schedules(const tide::Collective& collective, std::span<const tide::Plan> plans, std::uint64_t schedules,
+                                 std::uint64_t seed = 1) {
+  const PlanOracle oracle(collective, Interpreter::runs, seed);
+  Interpreter interpreter(collective, plans, oracle);
+  for (std::uint64_t i = 0; i < schedules; ++i) {
+    const std::string problem = interpreter.run(schedule(i, plans.size()));
+    if (!problem.empty()) return "schedule " + std::to_string(i) + ": " + problem;
+  }
+  return "";
+}
+
+}  // namespace tide_test

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives of one node with the plans of all their ranks, for tests that need some plan, not a certain one.
+
+#pragma once
+
+#include <tide/element/bf16.hpp>
+#include <tide/element/f8.hpp>
+#include <tide/plan/kernels.hpp>
+#include <tide/reduce/copy_engine_reducer.hpp>
+#include <tide/reduce/ring.hpp>
+#include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/unicast_transport.hpp>
+
+#include <vector>
+
+namespace tide_test {
+
+/// Rows that no number of ranks divides, a parameter with fewer rows than ranks, an empty one.
+inline constexpr auto odd_group =
+    tide::group(tide::param<tide::bf16>("w", {13, 6}), tide::param<tide::bf16>("b", {13}),
+                tide::param<tide::bf16>("few", {2, 5}), tide::param<tide::bf16>("empty", {0, 4}));
+
+/// Elements of three sizes, and two runs of repeated matrices.
+inline constexpr auto mixed_group = tide::group(
+    tide::param<float>("norm", {9}), tide::param<tide::bf16, float>("w", {16, 3}),
+    tide::param<tide::f8_e4m3, tide::bf16>("q", {7, 5}),
+    tide::repeat<3>("experts.{}.", tide::param<tide::bf16>("up", {8, 4}), tide::param<tide::bf16>("down", {4, 8})));
+
+/// A collective and the plans of all ranks.
+struct Planned {
+  tide::Collective collective;
+  std::vector<tide::Plan> plans;
+};
+
+template <class Transport = tide::UnicastTransport>
+constexpr Planned planned_gather(const tide::GroupView& group, tide::index_t ranks,
+                                 tide::OwnBlock own = Transport::own_block,
+                                 tide::PackingRule packing = tide::TightPacking::rule) {
+  Planned planned;
+  planned.collective.layout = {group, {1, ranks}, packing};
+  planned.collective.own = own;
+  tide::fill_kernels(planned.collective);
+  for (tide::index_t r = 0; r < ranks; ++r) {
+    planned.plans.push_back(Transport::gather(planned.collective, tide::Rank{r}));
+  }
+  return planned;
+}
+
+template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<4096>>>
+constexpr Planned planned_reduce(const tide::GroupView& group, tide::index_t ranks,
+                                 tide::Finish finish = tide::Finish::store,
+                                 tide::GradientSource gradients = tide::GradientSource::storage) {
+  Planned planned;
+  planned.collective.layout = {group, {1, ranks}, tide::TightPacking::rule};
+  planned.collective.operation = tide::Operation::reduce;
+  planned.collective.finish = finish;
+  planned.collective.gradients = gradients;
+  planned.collective.inbox = Inbox::shape(planned.collective.layout);
+  tide::fill_kernels(planned.collective);
+  for (tide::index_t r = 0; r < ranks; ++r) {
+    planned.plans.push_back(tide::CopyEngineReducer<>::reduce(planned.collective, tide::Rank{r}));
+  }
+  return planned;
+}
+
+}  // namespace tide_test
