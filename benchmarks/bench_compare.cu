@@ -3,7 +3,8 @@
 // bench_compare: tide's collectives on two GPUs, side by side with what FSDP2 does over NCCL, in one run.
 //
 // For a block of each model, for message sizes, and beside matrix products; every result is checked. The ways that are
-// compared are described in support/baseline.cuh and support/group_bench.cuh, how time is taken in support/stopwatch.cuh.
+// compared are described in support/baseline.cuh and support/group_bench.cuh, how time is taken in
+// support/stopwatch.cuh.
 
 #include "../examples/support/program.hpp"
 #include "support/bar_chart.hpp"
@@ -13,10 +14,13 @@
 #include <tide/models/registry.hpp>
 #include <tide/version.hpp>
 
+#include <cstdlib>
 #include <ctime>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 
 namespace {
 
@@ -51,8 +55,12 @@ struct Options {
 };
 
 Options parse(int argc, char** argv) {
-  const Args args(argc, argv, {{"--quick", Args::alone}, {"--model", Args::value}, {"--only", Args::value},
-                               {"--json", Args::value}, {"--svg", Args::value}});
+  const Args args(argc, argv,
+                  {{"--quick", Args::alone},
+                   {"--model", Args::value},
+                   {"--only", Args::value},
+                   {"--json", Args::value},
+                   {"--svg", Args::value}});
   if (!args.words().empty()) throw tide_example::UsageError("unexpected '" + args.words().front() + "'");
   Options options;
   options.quick = args.has("--quick");
@@ -71,7 +79,7 @@ Options parse(int argc, char** argv) {
     options.models.push_back(tide::find_model(name));
     if (options.models.back() == nullptr) {
       std::string list;
-      for (const tide::Model& model : tide::all_models) list += " " + std::string(model.name);
+      for (const tide::Model& model : tide::all_models) (list += ' ') += model.name;
       throw tide_example::UsageError("unknown model '" + name + "'; known are" + list);
     }
   }
@@ -221,7 +229,8 @@ class Supervisor {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       if (meeting.failed_for() < 25 && Clock::now() < latest) continue;
       std::cerr << "bench_compare: "
-                << (meeting.failed() ? meeting.cause() : "not done within " + std::to_string(seconds) + " seconds") << "\n";
+                << (meeting.failed() ? meeting.cause() : "not done within " + std::to_string(seconds) + " seconds")
+                << "\n";
       std::_Exit(tide_example::named_error);
     }
   }
@@ -286,9 +295,11 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 void draw(const Report& report, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   std::map<std::string, BarChart> charts;
-  const auto add = [&](const std::string& file, const std::string& title, const char* unit, const Row& row, double value) {
+  const auto add = [&](const std::string& file, const std::string& title, const char* unit, const Row& row,
+                       double value) {
     const bool sizes = row.model == "one parameter";
-    charts.try_emplace(file, title, unit).first->second.add({(sizes ? row.group + ": " : "") + label_of(row), value, row.path == "tide"});
+    charts.try_emplace(file, title, unit)
+        .first->second.add({(sizes ? row.group + ": " : "") + label_of(row), value, row.path == "tide"});
   };
   for (const Row& row : report.rows) {
     if (row.operation != "gather" && row.operation != "reduce") continue;
@@ -299,8 +310,8 @@ void draw(const Report& report, const std::filesystem::path& folder) {
       add(row.model + "-" + row.operation, of + ": time", "ms", row, row.median_ms());
       add(row.model + "-" + row.operation + "-sm", of + ": SM time", "SM*ms", row, row.sm_ms.value_or(0));
     } else {
-      add(row.model + "-" + row.operation + "-beside-" + row.beside, of + ": added to products (" + row.beside + ")", "ms", row,
-          row.added_ms.value_or(0));
+      add(row.model + "-" + row.operation + "-beside-" + row.beside, of + ": added to products (" + row.beside + ")",
+          "ms", row, row.added_ms.value_or(0));
     }
   }
   for (const auto& entry : charts) write_file(folder / (entry.first + ".svg"), entry.second.svg());
@@ -345,7 +356,8 @@ int run(int argc, char** argv) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
   if (count < 2) throw std::runtime_error("two GPUs are needed, there are " + std::to_string(count));
-  if (options.json && !std::ofstream(*options.json, std::ios::app)) throw std::runtime_error("cannot write " + *options.json);
+  if (options.json && !std::ofstream(*options.json, std::ios::app))
+    throw std::runtime_error("cannot write " + *options.json);
   Report report;
   for (int i = 0; i < argc; ++i) report.command += (i > 0 ? " " : "") + std::string(argv[i]);
   report.date = now_text();

@@ -197,7 +197,8 @@ void gather(const Options& options, const Progress& progress, Report& report) {
   const index_t targets = options.ranks + (multicast && cast && options.ranks > 1 ? 1 : 0);
   count(tide, file, targets * group_bytes(file.parameters.view(), &tide::Parameter::gathered));
   tide.buffer_bytes = pair.buffer_bytes();
-  tide.bound_seconds = tide::lower_bound(file.collective, file.plans, tide::machines::cpu(rate.bytes_per_second())).seconds;
+  tide.bound_seconds =
+      tide::lower_bound(file.collective, file.plans, tide::machines::cpu(rate.bytes_per_second())).seconds;
   report.rows.push_back(std::move(tide));
   if (!options.pair.flat) return;
   flat.cost(pair.flat_cost());

@@ -40,7 +40,8 @@ class BarChart {
                       "\" viewBox=\"0 0 920 " + std::to_string(height) +
                       "\" font-family=\"sans-serif\" font-size=\"13\">\n"
                       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-                      "<text x=\"16\" y=\"28\" font-size=\"16\" font-weight=\"bold\">" + escaped(title_) + "</text>\n";
+                      "<text x=\"16\" y=\"28\" font-size=\"16\" font-weight=\"bold\">" +
+                      escaped(title_) + "</text>\n";
     int y = 46;
     for (const Bar& bar : bars_) {
       const double length = most > 0 ? std::max(0.0, bar.value) / most * width : 0;

@@ -30,7 +30,8 @@ class Communicators {
       must(cudaSetDevice(devices[i]), "cudaSetDevice");
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       if (cta_policy != NCCL_CTA_POLICY_DEFAULT) config.CTAPolicy = cta_policy;
-      must(ncclCommInitRankConfig(&communicators_[i], static_cast<int>(devices.size()), id, static_cast<int>(i), &config),
+      must(ncclCommInitRankConfig(&communicators_[i], static_cast<int>(devices.size()), id, static_cast<int>(i),
+                                  &config),
            "ncclCommInitRankConfig");
     }
     must(ncclGroupEnd(), "ncclGroupEnd");
@@ -51,9 +52,9 @@ class Communicators {
 
 /// What a collective reads: the memory of the own rank.
 struct Inputs {
-  const std::byte* shards = nullptr;    // bf16, packed as the layout says
-  const std::byte* masters = nullptr;   // f32, packed as the layout says
-  const std::byte* gradients = nullptr; // bf16, whole parameters
+  const std::byte* shards = nullptr;     // bf16, packed as the layout says
+  const std::byte* masters = nullptr;    // f32, packed as the layout says
+  const std::byte* gradients = nullptr;  // bf16, whole parameters
 };
 
 enum class Kind { stock, symmetric };
@@ -61,7 +62,11 @@ enum class Kind { stock, symmetric };
 class Baseline {
  public:
   Baseline(const tide::LayoutView& layout, int rank, Inputs inputs, ncclComm_t communicator, Kind kind)
-      : layout_(layout), rank_(rank), ranks_(static_cast<int>(layout.mesh.ranks())), communicator_(communicator), kind_(kind) {
+      : layout_(layout),
+        rank_(rank),
+        ranks_(static_cast<int>(layout.mesh.ranks())),
+        communicator_(communicator),
+        kind_(kind) {
     for (const Span& span : whole_spans(layout, tide::Buffer::slot)) {
       const tide::Parameter& parameter = layout.group[tide::ParameterIndex{span.parameter}];
       const index_t rows = parameter.shape[0];
@@ -94,7 +99,8 @@ class Baseline {
   void reduce_scatter_bf16(cudaStream_t stream) const { reduce_scatter(ncclBfloat16, stream); }
   void scale(cudaStream_t stream) const {
     const auto blocks = static_cast<unsigned>((part_ / 4 + 1 + 127) / 128);
-    scale_in_place<<<blocks, 128, 0, stream>>>(reinterpret_cast<float*>(sums_out()), part_, 1.0F / static_cast<float>(ranks_));
+    scale_in_place<<<blocks, 128, 0, stream>>>(reinterpret_cast<float*>(sums_out()), part_,
+                                               1.0F / static_cast<float>(ranks_));
     must_launch("scale_in_place");
   }
 
@@ -148,8 +154,8 @@ class Baseline {
   }
 
  private:
-  // A parameter in the flat buffers: whole elements, padded elements of a rank, where it lies in a rank's part (elements)
-  // and in the storage (bytes).
+  // A parameter in the flat buffers: whole elements, padded elements of a rank, where it lies in a rank's part
+  // (elements) and in the storage (bytes).
   struct Flat {
     int parameter;
     index_t elements;
@@ -191,8 +197,8 @@ class Baseline {
     layout_.for_each_piece(tide::Rank{rank_}, [&](const tide::Piece& piece) {
       const Flat& flat = flat_[static_cast<std::size_t>(piece.parameter.value)];
       const index_t start = piece.start[static_cast<std::size_t>(tide::Buffer::gradients)];
-      tensors.push_back({reinterpret_cast<const __nv_bfloat16*>(inputs.gradients + start), flat.elements, flat.chunk,
-                         flat.part, 0});
+      tensors.push_back(
+          {reinterpret_cast<const __nv_bfloat16*>(inputs.gradients + start), flat.elements, flat.chunk, flat.part, 0});
     });
     chunk_cat_.emplace(reinterpret_cast<float*>(sums_in()), part_, ranks_, tensors);
   }
@@ -203,8 +209,12 @@ class Baseline {
          "ncclReduceScatter");
   }
 
-  [[nodiscard]] std::byte* staging() const noexcept { return staging_window_ ? staging_window_->as<>() : staging_.as<>(); }
-  [[nodiscard]] std::byte* sums_in() const noexcept { return sums_in_window_ ? sums_in_window_->as<>() : sums_in_.as<>(); }
+  [[nodiscard]] std::byte* staging() const noexcept {
+    return staging_window_ ? staging_window_->as<>() : staging_.as<>();
+  }
+  [[nodiscard]] std::byte* sums_in() const noexcept {
+    return sums_in_window_ ? sums_in_window_->as<>() : sums_in_.as<>();
+  }
   [[nodiscard]] std::byte* sums_out() const noexcept {
     return sums_out_window_ ? sums_out_window_->as<>() : sums_out_.as<>();
   }

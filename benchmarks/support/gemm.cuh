@@ -31,7 +31,14 @@ class Blas {
 class GemmLoop {
  public:
   GemmLoop(std::string name, const Blas& blas, int m, int n, int k, double target_ms)
-      : name_(std::move(name)), blas_(blas), m_(m), n_(n), k_(k), target_ms_(target_ms), a_(2LL * m * k), b_(2LL * k * n),
+      : name_(std::move(name)),
+        blas_(blas),
+        m_(m),
+        n_(n),
+        k_(k),
+        target_ms_(target_ms),
+        a_(2LL * m * k),
+        b_(2LL * k * n),
         c_(2LL * m * n) {
     fill_whole(a_.as<>(), {Content::operand, 0}, {{0, 0, static_cast<index_t>(m) * k, 0}}, nullptr);
     fill_whole(b_.as<>(), {Content::operand, 1}, {{0, 0, static_cast<index_t>(k) * n, 0}}, nullptr);

@@ -5,8 +5,8 @@
 //   turn 1   tide  tide  ...  stock  symmetric  nccl  flat_copy        so that a drift of clocks meets them all alike
 //   turn 2   tide  tide  ...
 //
-// SM time of tide's kernels is read off the SMs (residency.cuh). Of other kernels it is min(grid, SMs) x duration: all SMs
-// for the layout kernels and for a copy inside a device, and for NCCL's kernels the CTAs that a profiler shows.
+// SM time of tide's kernels is read off the SMs (residency.cuh). Of other kernels it is min(grid, SMs) x duration: all
+// SMs for the layout kernels and for a copy inside a device, and for NCCL's kernels the CTAs that a profiler shows.
 
 #pragma once
 
@@ -94,6 +94,10 @@ class GroupBench {
     }
     for (Path& path : paths_) check(path, report);  // what came after the last of many runs
     if (rank_ == 0) report.rows.insert(report.rows.end(), rows.begin(), rows.end());
+    if (rank_ == 0 && watch_.early() > 0) {
+      std::cerr << "bench_compare: " << model_ << " " << name_ << ": " << watch_.early()
+                << " samples so far began before all was enqueued\n";
+    }
     meeting_.wait();
   }
 
@@ -139,9 +143,8 @@ class GroupBench {
       path.residency = true;
       add(std::move(path));
     }
-    const std::size_t own_copy = add_part("own_copy", "flat_copy", "bf16", sms_, [this](cudaStream_t stream) {
-      copy_flat(landing_.as<>(), stream);
-    });
+    const std::size_t own_copy = add_part("own_copy", "flat_copy", "bf16", sms_,
+                                          [this](cudaStream_t stream) { copy_flat(landing_.as<>(), stream); });
     paths_[1].parts = {own_copy};
     Path flat;
     flat.row = row("gather", "flat_copy", "bf16");
@@ -151,13 +154,16 @@ class GroupBench {
     flat.beside = true;
     add(std::move(flat));
 
-    const std::size_t cast = add_part("cast", "stock", "f32", sms_, [this](cudaStream_t stream) { stock_.cast(stream); });
+    const std::size_t cast =
+        add_part("cast", "stock", "f32", sms_, [this](cudaStream_t stream) { stock_.cast(stream); });
     const std::size_t copy_in =
         add_part("copy_in", "stock", "bf16", sms_, [this](cudaStream_t stream) { stock_.copy_in(false, stream); });
     const std::size_t copy_out =
         add_part("copy_out", "stock", "bf16", sms_, [this](cudaStream_t stream) { stock_.copy_out(stream); });
-    const std::size_t nccl = add_part("gather", "nccl", "bf16", nccl_.gather, [this](cudaStream_t stream) { stock_.all_gather(stream); });
-    const std::size_t nccl_zero = add_part("gather", "nccl", "bf16", 0, [this](cudaStream_t stream) { symmetric_.all_gather(stream); });
+    const std::size_t nccl =
+        add_part("gather", "nccl", "bf16", nccl_.gather, [this](cudaStream_t stream) { stock_.all_gather(stream); });
+    const std::size_t nccl_zero =
+        add_part("gather", "nccl", "bf16", 0, [this](cudaStream_t stream) { symmetric_.all_gather(stream); });
     paths_[nccl].row.policy = "default";
     paths_[nccl].beside = true;
     paths_[nccl_zero].row.policy = "zero-CTA, symmetric windows";
@@ -197,16 +203,16 @@ class GroupBench {
       path.residency = true;
       add(std::move(path));
     }
-    const std::size_t pack = add_part("chunk_cat", "stock", "bf16", sms_, [this](cudaStream_t stream) { stock_.pack(stream); });
+    const std::size_t pack =
+        add_part("chunk_cat", "stock", "bf16", sms_, [this](cudaStream_t stream) { stock_.pack(stream); });
     const std::size_t nccl =
         add_part("reduce", "nccl", "f32", nccl_.reduce, [this](cudaStream_t stream) { stock_.reduce_scatter(stream); });
-    const std::size_t nccl_symmetric = add_part("reduce", "nccl", "f32", nccl_.symmetric_reduce, [this](cudaStream_t stream) {
-      symmetric_.reduce_scatter(stream);
-    });
-    const std::size_t nccl_bf16 = add_part("reduce", "nccl", "bf16", nccl_.reduce, [this](cudaStream_t stream) {
-      stock_.reduce_scatter_bf16(stream);
-    });
-    const std::size_t scale = add_part("scale", "symmetric", "f32", sms_, [this](cudaStream_t stream) { symmetric_.scale(stream); });
+    const std::size_t nccl_symmetric = add_part("reduce", "nccl", "f32", nccl_.symmetric_reduce,
+                                                [this](cudaStream_t stream) { symmetric_.reduce_scatter(stream); });
+    const std::size_t nccl_bf16 = add_part("reduce", "nccl", "bf16", nccl_.reduce,
+                                           [this](cudaStream_t stream) { stock_.reduce_scatter_bf16(stream); });
+    const std::size_t scale =
+        add_part("scale", "symmetric", "f32", sms_, [this](cudaStream_t stream) { symmetric_.scale(stream); });
     paths_[nccl].row.policy = "default";
     paths_[nccl].beside = true;
     paths_[nccl_symmetric].row.policy = "zero-CTA, symmetric windows";
@@ -232,8 +238,8 @@ class GroupBench {
 
   // The own shards in one piece, to the peer or to other memory here.
   void copy_flat(void* target, cudaStream_t stream) const {
-    must(cudaMemcpyAsync(target, group_.inputs().shards, static_cast<std::size_t>(group_.shard_bytes()), cudaMemcpyDeviceToDevice,
-                         stream),
+    must(cudaMemcpyAsync(target, group_.inputs().shards, static_cast<std::size_t>(group_.shard_bytes()),
+                         cudaMemcpyDeviceToDevice, stream),
          "cudaMemcpyAsync");
   }
 
@@ -248,9 +254,9 @@ class GroupBench {
     if (wrong == 0) return;
     if (rank_ != 0) return;
     report.right = false;
-    std::cerr << "bench_compare: wrong result: " << path.row.operation << " by " << path.row.path << " (" << path.row.policy
-              << ", " << path.row.source << ", " << path.row.own << ") of " << model_ << " " << name_ << ": " << fixed(wrong, 0)
-              << " elements on one rank\n";
+    std::cerr << "bench_compare: wrong result: " << path.row.operation << " by " << path.row.path << " ("
+              << path.row.policy << ", " << path.row.source << ", " << path.row.own << ") of " << model_ << " " << name_
+              << ": " << fixed(wrong, 0) << " elements on one rank\n";
   }
 
   [[nodiscard]] std::optional<double> sm_time(Path& path) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The copies between flat rank-major buffers and separate parameters that FSDP2 makes around its collectives, launched in
-// PyTorch 2.11's geometry, so that they cost what they cost there (benchmarks/pytorch_fsdp2.py measures those):
+// The copies between flat rank-major buffers and separate parameters that FSDP2 makes around its collectives, launched
+// in PyTorch 2.11's geometry, so that they cost what they cost there (benchmarks/pytorch_fsdp2.py measures those):
 //
 //   Foreach    cast, copy-in    lists of tensors, cut into chunks of 65,536 elements, 320 chunks a launch, 512 threads
 //   CopyOut    copy-out         one launch, 128 threads, 16 bytes a thread and iteration, as many blocks as fit twice
@@ -124,14 +124,14 @@ __device__ inline void copy_together(std::byte* to, const std::byte* from, std::
 }
 
 struct Split {
-  std::byte* to;            // the parameter
-  std::int64_t from;        // bytes from the start of a rank's part of the flat buffer
-  std::int64_t bytes;       // of one rank
+  std::byte* to;       // the parameter
+  std::int64_t from;   // bytes from the start of a rank's part of the flat buffer
+  std::int64_t bytes;  // of one rank
   std::int64_t first_block;
 };
 
-static __global__ void __launch_bounds__(128) copy_out(const std::byte* flat, std::int64_t stride, int ranks,
-                                                       const Split* splits, const int* split_of_block) {
+static __global__ void __launch_bounds__(128)
+    copy_out(const std::byte* flat, std::int64_t stride, int ranks, const Split* splits, const int* split_of_block) {
   const int index = split_of_block[blockIdx.x];
   const Split split = splits[index];
   const std::int64_t threads = (splits[index + 1].first_block - split.first_block) * jagged_threads;
@@ -153,8 +153,7 @@ class CopyOut {
     must(cudaGetDeviceProperties(&device, current), "cudaGetDeviceProperties");
     std::int64_t blocks = 0;
     for (const Split& split : splits) blocks += (split.bytes + jagged_block - 1) / jagged_block;
-    const std::int64_t most =
-        2LL * device.multiProcessorCount * device.maxThreadsPerMultiProcessor / jagged_threads;
+    const std::int64_t most = 2LL * device.multiProcessorCount * device.maxThreadsPerMultiProcessor / jagged_threads;
     const std::int64_t factor = std::max<std::int64_t>(1, (blocks * ranks + most - 1) / most);
     const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(factor))));
     const std::int64_t of_ranks = std::min<std::int64_t>(root, ranks);
@@ -172,7 +171,8 @@ class CopyOut {
   }
 
   void enqueue(cudaStream_t stream) const {
-    copy_out<<<grid_, jagged_threads, 0, stream>>>(flat_, stride_, ranks_, splits_.as<Split>(), split_of_block_.as<int>());
+    copy_out<<<grid_, jagged_threads, 0, stream>>>(flat_, stride_, ranks_, splits_.as<Split>(),
+                                                   split_of_block_.as<int>());
     must_launch("copy_out");
   }
 
@@ -187,14 +187,14 @@ class CopyOut {
 
 struct Tensor {
   const __nv_bfloat16* from;
-  std::int64_t elements;     // of the whole tensor
-  std::int64_t chunk;        // elements of a rank, padded
-  std::int64_t to;           // elements from the start of a rank's part
+  std::int64_t elements;  // of the whole tensor
+  std::int64_t chunk;     // elements of a rank, padded
+  std::int64_t to;        // elements from the start of a rank's part
   std::int64_t first_block;
 };
 
-static __global__ void __launch_bounds__(128) chunk_cat(float* flat, std::int64_t stride, const Tensor* tensors,
-                                                        const int* tensor_of_block) {
+static __global__ void __launch_bounds__(128)
+    chunk_cat(float* flat, std::int64_t stride, const Tensor* tensors, const int* tensor_of_block) {
   const int index = tensor_of_block[blockIdx.x];
   const Tensor tensor = tensors[index];
   const std::int64_t threads = (tensors[index + 1].first_block - tensor.first_block) * jagged_threads;

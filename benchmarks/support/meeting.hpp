@@ -23,7 +23,8 @@ class Abandoned : public std::runtime_error {
 
 class Meeting {
  public:
-  explicit Meeting(int ranks) : ranks_(ranks), values_(static_cast<std::size_t>(ranks)), pointers_(static_cast<std::size_t>(ranks)) {}
+  explicit Meeting(int ranks)
+      : ranks_(ranks), values_(static_cast<std::size_t>(ranks)), pointers_(static_cast<std::size_t>(ranks)) {}
 
   /// Waits for all ranks; a busy wait, so that they leave within a microsecond of each other.
   /// @throws Abandoned when one has failed

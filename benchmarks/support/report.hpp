@@ -95,8 +95,9 @@ inline void print_table(std::ostream& out, const Report& report) {
   tide_example::Table table({"model", "operation", "path", "policy", "from", "own", "beside", "median ms", "added ms",
                              "SM*ms", "buffer MiB", "calls", "host us"});
   for (const Row& row : report.rows) {
-    table.add({row.model, row.operation, row.path, row.policy, row.source, row.own, row.beside, fixed(row.median_ms(), 3),
-               row.added_ms ? fixed(*row.added_ms, 3) : "", row.sm_ms ? fixed(*row.sm_ms, 1) : "",
+    table.add({row.model, row.operation, row.path, row.policy, row.source, row.own, row.beside,
+               fixed(row.median_ms(), 3), row.added_ms ? fixed(*row.added_ms, 3) : "",
+               row.sm_ms ? fixed(*row.sm_ms, 1) : "",
                row.buffer_bytes ? fixed(static_cast<double>(*row.buffer_bytes) / (1 << 20), 1) : "",
                row.driver_calls ? std::to_string(*row.driver_calls) : "", row.host_us ? fixed(*row.host_us, 1) : ""});
   }

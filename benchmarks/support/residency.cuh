@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Residency: how long the sums and casts of a CudaFabric were on SMs: for each SM the union of the intervals in which one
-// of their CTAs was there, summed over the SMs.
+// Residency: how long the sums and casts of a CudaFabric were on SMs: for each SM the union of the intervals in which
+// one of their CTAs was there, summed over the SMs.
 
 #pragma once
 
@@ -31,7 +31,8 @@ class Residency {
   [[nodiscard]] double sm_milliseconds(cudaStream_t stream) const {
     fabric_.record_residency(nullptr);
     std::vector<std::uint64_t> words(2 + 3 * room);
-    must(cudaMemcpyAsync(words.data(), words_.as<>(), words.size() * 8, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+    must(cudaMemcpyAsync(words.data(), words_.as<>(), words.size() * 8, cudaMemcpyDeviceToHost, stream),
+         "cudaMemcpyAsync");
     must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     if (words[0] > room) throw std::runtime_error("more CTAs than there is room for in the record of SM time");
     std::map<std::uint64_t, std::vector<std::pair<std::uint64_t, std::uint64_t>>> by_sm;

@@ -70,7 +70,11 @@ class TideGroup {
  public:
   /// Before `init` of the fabric, on every rank.
   TideGroup(tide::CudaFabric& fabric, Slots& slots, Layout layout, Policies policies)
-      : rank_(fabric.rank()), slots_(slots), layout_(std::move(layout)), gather_(fabric, slots, layout_), gradients_(fabric, layout_) {
+      : rank_(fabric.rank()),
+        slots_(slots),
+        layout_(std::move(layout)),
+        gather_(fabric, slots, layout_),
+        gradients_(fabric, layout_) {
     reduces_.push_back(make_reduce<tide::Burst, 4, 64 * mebibyte>(fabric, layout_, "burst"));
     reduces_.push_back(make_reduce<tide::Burst, 4, 256 * mebibyte>(fabric, layout_, "burst"));
     if (policies == Policies::few) return;
@@ -89,7 +93,8 @@ class TideGroup {
     output_ = DeviceMemory(view().max_bytes(tide::Buffer::output));
     fill_shards(shards_.as<>(), own(tide::Buffer::shards), stream);
     fill_masters(masters_.as<>(), own(tide::Buffer::masters), stream);
-    fill_whole(gradients_.data(), {Content::gradient, rank_.value}, whole_spans(view(), tide::Buffer::gradients), stream);
+    fill_whole(gradients_.data(), {Content::gradient, rank_.value}, whole_spans(view(), tide::Buffer::gradients),
+               stream);
   }
 
   [[nodiscard]] Inputs inputs() const { return {shards_.as<>(), masters_.as<>(), gradients_.data()}; }
@@ -122,7 +127,8 @@ class TideGroup {
   [[nodiscard]] Work reduce(std::size_t which) {
     Work work;
     work.enqueue = [this, which](cudaStream_t) {
-      const tide::ReduceTicket ticket = reduces_[which].enqueue(gradients_, Output(output_.as<>(), layout_, rank_), *stream_);
+      const tide::ReduceTicket ticket =
+          reduces_[which].enqueue(gradients_, Output(output_.as<>(), layout_, rank_), *stream_);
       stream_->wait(ticket.shards_ready);
       stream_->wait(ticket.gradients_free);
     };
@@ -140,7 +146,8 @@ class TideGroup {
 
   // Spoils the results, but not an own block that the caller has written.
   void spoil_gathered(bool in_place, cudaStream_t stream) const {
-    must(cudaMemsetAsync(slot(), 0xFF, static_cast<std::size_t>(view().bytes(tide::Buffer::slot)), stream), "cudaMemsetAsync");
+    must(cudaMemsetAsync(slot(), 0xFF, static_cast<std::size_t>(view().bytes(tide::Buffer::slot)), stream),
+         "cudaMemsetAsync");
     if (in_place) fill_shards(slot(), own(tide::Buffer::slot), stream);
   }
   void spoil_reduced(cudaStream_t stream) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The numbers that are moved and summed, made on the device from (content, rank, parameter, element), and kernels that
-// count the results that are wrong. Exponents are spread over 2^-10 to 2^10, so that a wrong order of sums shows. Rounding
-// and sums are CUDA's own intrinsics, not the library's.
+// count the results that are wrong. Exponents are spread over 2^-10 to 2^10, so that a wrong order of sums shows.
+// Rounding and sums are CUDA's own intrinsics, not the library's.
 
 #pragma once
 
@@ -57,7 +57,8 @@ struct Span {
 
 // The bits of a float in [2^-10, 2^11), of either sign.
 __device__ inline std::uint32_t number_bits(Source source, int parameter, std::int64_t element) {
-  const std::uint64_t key = static_cast<std::uint64_t>((static_cast<int>(source.content) * 64 + source.rank) * 4096 + parameter);
+  const std::uint64_t key =
+      static_cast<std::uint64_t>((static_cast<int>(source.content) * 64 + source.rank) * 4096 + parameter);
   std::uint64_t x = key * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(element);
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
@@ -151,7 +152,7 @@ inline void fill_shards(std::byte* buffer, const std::vector<Span>& spans, cudaS
 inline void fill_whole(std::byte* buffer, Source source, const std::vector<Span>& spans, cudaStream_t stream) {
   for (const Span& span : spans) {
     fill_shorts<<<grid_for(span.elements), 256, 0, stream>>>(reinterpret_cast<std::uint16_t*>(buffer + span.offset),
-                                                            source, span.parameter, span.elements);
+                                                             source, span.parameter, span.elements);
   }
   must_launch("fill_shorts");
 }

@@ -226,8 +226,7 @@ class FlatReduce {
 
   /// The own rows of a parameter in the result, a view of one flat buffer.
   [[nodiscard]] const std::byte* shard(tide::ParameterIndex parameter) const {
-    const tide::Piece& piece =
-        pieces_[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(parameter.value)];
+    const tide::Piece& piece = pieces_[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(parameter.value)];
     return fabric_.arena() + output_ + piece.offset(tide::Buffer::output);
   }
 

@@ -28,7 +28,8 @@ namespace tide_example::oracle {
 
 using tide::index_t;
 
-// ---- who owns what ---------------------------------------------------------------------------------------------------
+// ---- who owns what
+// ---------------------------------------------------------------------------------------------------
 
 /// Elements of a whole parameter that follow each other and belong to one rank.
 struct Run {
@@ -66,7 +67,8 @@ struct Run {
   return runs;
 }
 
-// ---- values ----------------------------------------------------------------------------------------------------------
+// ---- values
+// ----------------------------------------------------------------------------------------------------------
 
 /// Where a tensor's values come from.
 struct Key {
@@ -105,9 +107,9 @@ template <int Spread>
 
 /// How far gradients may spread in an element without becoming infinite or zero.
 template <class T>
-inline constexpr int spread_of = std::is_same_v<T, tide::f8_e4m3>                                ? 6
+inline constexpr int spread_of = std::is_same_v<T, tide::f8_e4m3>                                   ? 6
                                  : std::is_same_v<T, tide::f8_e5m2> || std::is_same_v<T, tide::f16> ? 13
-                                                                                                 : 20;
+                                                                                                    : 20;
 
 /// Calls `make(random bits)` for elements [first, first + count) of a tensor and stores what it returns.
 template <class T, class Make>
@@ -197,7 +199,8 @@ void write_runs(std::byte* shard, const std::vector<Run>& runs, const Values& va
   }
 }
 
-// ---- comparison ------------------------------------------------------------------------------------------------------
+// ---- comparison
+// ------------------------------------------------------------------------------------------------------
 
 /// The first byte in which memory differs from the values of elements [first, first + count); the number of bytes if
 /// none does.

@@ -124,7 +124,7 @@ class ReducePair {
       std::byte* gradient = own.gradients.at(tide::ParameterIndex{p});
       with_type(parameter.gradient, [&]<class T>() {
         oracle::Gradients<T>{oracle::key(options_.seed, p, rank)}(reinterpret_cast<T*>(gradient), 0,
-                                                                   parameter.shape.elements());
+                                                                  parameter.shape.elements());
       });
       own.gradient_at.push_back(gradient);
     }

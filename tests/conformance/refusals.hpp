@@ -48,11 +48,12 @@ struct Caller {
   }
 };
 
-/// `bad` on one rank and `good` on the others, for each rank in turn: one error of that code, with these words and that
-/// rank's number, on all; then a gather and a reduce that work.
+/// `bad` on one rank, then `good` on the others, for each rank in turn: one error of that code, with these words and
+/// that rank's number, on all; then a gather and reduces that work.
 template <class Ranks>
 void refused(const Ranks& ranks, tide::Errc code, const std::vector<std::string>& words,
-             const std::function<void(Caller<Ranks>&)>& bad, const std::function<void(Caller<Ranks>&)>& good) {
+             const std::function<void(Caller<Ranks>&)>& bad, const std::function<void(Caller<Ranks>&)>& good,
+             bool w_stays_missing = false) {
   constexpr index_t n = 3;
   const Block layout = block_on(n);
   const CollectiveOracle oracle(layout.view());
@@ -60,6 +61,7 @@ void refused(const Ranks& ranks, tide::Errc code, const std::vector<std::string>
     CAPTURE(odd);
     std::vector<std::string> texts(n);
     std::vector<std::string> wrong(n);
+    std::atomic<bool> has_refused{false};
     check_no_error(errors_of(ranks, n, [&](auto& fabric) {
       Caller<Ranks> caller(fabric, layout, oracle);
       fabric.init();
@@ -67,14 +69,18 @@ void refused(const Ranks& ranks, tide::Errc code, const std::vector<std::string>
       poison_slots<Ranks>(caller.pool, *caller.stream);
       caller.gather.step(caller.pool, Source::shards, 1, *caller.stream);
       const auto rank = static_cast<std::size_t>(fabric.rank().value);
+      const bool is_odd = fabric.rank().value == odd;
+      while (!is_odd && !has_refused) std::this_thread::yield();
       try {
-        (fabric.rank().value == odd ? bad : good)(caller);
+        (is_odd ? bad : good)(caller);
       } catch (const tide::Error& error) {
         texts[rank] = error.what();
         if (error.code() != code) texts[rank] += " [another code]";
       }
+      if (is_odd) has_refused = true;
       caller.gather.step(caller.pool, Source::masters, 2, *caller.stream);
-      caller.reduce.step(From::storage, 3, *caller.stream);
+      const Missing missing = [&](index_t r, std::size_t p) { return w_stays_missing && r == odd && p == 0; };
+      caller.reduce.read(caller.reduce.start(From::storage, 3, *caller.stream), 3, *caller.stream, missing);
       caller.reduce.step(From::table, 4, *caller.stream);
       fabric.close();
       wrong[rank] = caller.gather.verdict() + caller.reduce.verdict();
@@ -232,6 +238,7 @@ void dropped_handle(const Ranks& ranks) {
   for (index_t odd = 0; odd < n; ++odd) {
     CAPTURE(odd);
     std::vector<std::string> first(n), again(n), wrong(n);
+    std::atomic<bool> has_refused{false};
     check_no_error(errors_of(ranks, n, [&](auto& fabric) {
       Caller<Ranks> c(fabric, layout, oracle);
       fabric.init();
@@ -242,6 +249,7 @@ void dropped_handle(const Ranks& ranks) {
         auto moved = std::move(params);  // only the last owner counts
         if (fabric.rank().value != odd) moved.release(*c.stream);
       }
+      while (fabric.rank().value != odd && !has_refused) std::this_thread::yield();
       for (auto* text : {&first[rank], &again[rank]}) {
         try {
           static_cast<void>(c.second.enqueue(c.gather.shards(), *c.stream));
@@ -249,6 +257,7 @@ void dropped_handle(const Ranks& ranks) {
           *text = error.what();
         }
       }
+      has_refused = true;
       c.reduce.step(From::storage, 3, *c.stream);
       fabric.close();
       wrong[rank] = c.reduce.verdict();

@@ -5,6 +5,7 @@
 #include <tide/core/math.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace {
 

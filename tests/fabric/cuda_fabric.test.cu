@@ -51,7 +51,7 @@ std::string wrong_slot(const LayoutView& view, const std::byte* slot, const Writ
 }
 
 template <class Transport, class Source>
-std::string gather_steps(int world, Source source, CudaOptions options, int steps) {
+std::string gather_steps(int world, Source, CudaOptions options, int steps) {
   CudaCluster cluster(first_devices(world), options);
   std::vector<std::string> wrong(static_cast<std::size_t>(world));
   cluster.run([&](CudaFabric& fabric) {

@@ -123,9 +123,6 @@ static_assert(is(fault_of<GoesBack>(9, 4), LayoutRule::broken_rule, 0));
 static_assert(is(fault_of<TakesMore>(9, 4), LayoutRule::broken_rule, 0));
 static_assert(is(fault_of<TakesMore>(9, 1), LayoutRule::none, -1));
 
-constexpr tide::Sharding no_rule{tide::Sharding::Kind::ruled, 0, nullptr, {}};
-static_assert(is(check(tide::group(param<tide::bf16>("w", {4}, no_rule)).view(), 2), LayoutRule::broken_rule, 0));
-
 // Rules of the group come first.
 static_assert(is(check(tide::group(param<tide::bf16>("w", {4, 6}, tide::shard(1)), again, good).view(), 4),
                  LayoutRule::duplicate_name, 2));
@@ -168,6 +165,9 @@ TEST_CASE("layout rules: an error names the parameter or the alias that breaks t
   CHECK(tide_test::text_of([&] { tide::require(columns.view(), 4); }) ==
         std::string(tide::sentence(LayoutRule::uneven_dimension)) + " Parameter 'w'.");
   CHECK(tide_test::text_of([&] { tide::require(columns.view(), 3); }).empty());
+
+  constexpr tide::Sharding no_rule{tide::Sharding::Kind::ruled, 0, nullptr, {}};
+  CHECK(is(check(tide::group(param<tide::bf16>("w", {4}, no_rule)).view(), 2), LayoutRule::broken_rule, 0));
 }
 
 TEST_CASE("layout rules: 65535 parameters are checked in a moment, 65536 are refused") {

@@ -52,5 +52,6 @@ TEST_CASE("HostFabric: a stream of another fabric is refused on all ranks, and t
         c.reduce.storage().missing(tide::ParameterIndex{0});
         static_cast<void>(c.reduce.pipeline().enqueue(c.reduce.storage(), c.reduce.output(), foreign));
       },
-      [](C& c) { static_cast<void>(c.reduce.pipeline().enqueue(c.reduce.storage(), c.reduce.output(), *c.stream)); });
+      [](C& c) { static_cast<void>(c.reduce.pipeline().enqueue(c.reduce.storage(), c.reduce.output(), *c.stream)); },
+      true);
 }

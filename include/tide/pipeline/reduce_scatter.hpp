@@ -135,7 +135,7 @@ class ReduceScatter {
       if (!gradients.is_missing(parameter)) continue;
       if (first) port_->wait(stream, port_->exit_event(program_, ExitKind::gradients_free));
       first = false;
-      const Parameter& missing = layout_.view().group[parameter];
+      const Parameter missing = layout_.view().group[parameter];
       const index_t bytes = missing.shape.elements() * static_cast<index_t>(size_bytes(missing.gradient));
       port_->zero(stream, gradients.at(parameter), bytes);
     }

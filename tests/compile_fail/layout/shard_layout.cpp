@@ -59,8 +59,10 @@ ShardLayout<group, Mesh<1, 2>> subject;
 constexpr auto group = tide::group(param<tide::bf16>("w", {index_t{1} << 40, index_t{1} << 40}));
 ShardLayout<group, Mesh<1, 2>> subject;
 #elif TIDE_CASE == 13  // expect: tide::ShardLayout: names in a group must differ
+// snippet: broken-at-compile-time
 constexpr auto group = tide::group(w, w);
 ShardLayout<group, Mesh<1, 2>> subject;
+// end: broken-at-compile-time
 #elif TIDE_CASE == 14  // expect: tide::ShardLayout: names in a group must differ
 constexpr auto group = tide::group(tide::repeat<4>("e.{}.", w), param<tide::bf16>("e.3.w", {4}));
 ShardLayout<group, Mesh<1, tide::dynamic>> subject(Mesh<1, tide::dynamic>(1, 2));

@@ -276,7 +276,10 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
     return reinterpret_cast<CUdeviceptr>(window_.peer(rank, rank_.value) + program.places.signals + 8 * word);
   };
   const auto epoch = [&](const Op& of) { return run * static_cast<std::uint64_t>(of.per_run()) + static_cast<std::uint64_t>(of.value()); };
-  queue_of(stream).admit(stream, 2, [&](detail::CudaQueue::Met met) { poll(program.label, std::move(met)); });
+  const bool two_calls = step.kind == detail::CudaStep::Kind::signal_peer && step.stages;
+  const std::uint64_t calls =
+      step.kind == detail::CudaStep::Kind::multicast ? static_cast<std::uint64_t>(mesh_.ranks()) : two_calls ? 2 : 1;
+  queue_of(stream).admit(stream, calls, [&](detail::CudaQueue::Met met) { poll(program.label, std::move(met)); });
   switch (step.kind) {
     case detail::CudaStep::Kind::copy: copy(program, variant, op, op.peer, bindings, stream); break;
     case detail::CudaStep::Kind::multicast:

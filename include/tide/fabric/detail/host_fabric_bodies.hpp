@@ -87,8 +87,8 @@ inline detail::HostLane& HostFabric::lane(Operation operation, Lane lane) {
 inline detail::HostLane& HostFabric::own_lane(StreamRef stream) {
   if (stream.port != this) {
     refuse(Errc::argument,
-           detail::text({"tide::HostFabric: the stream must belong to the fabric of the pipeline; rank ", rank_.value,
-                         " got another one's."}));
+           detail::text({"tide::HostFabric: the stream must belong to the fabric of the pipeline; the call on rank ",
+                         rank_.value, " got another one's."}));
   }
   return *static_cast<detail::HostLane*>(stream.handle);
 }

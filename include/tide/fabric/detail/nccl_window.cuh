@@ -11,7 +11,14 @@
 #include <tide/core/index.hpp>                // index_t
 #include <tide/fabric/detail/cuda_check.cuh>  // check
 
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"  // NCCL 2.28 to 2.32
+#endif
 #include <nccl_device.h>
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 #include <algorithm>
 #include <cstddef>
