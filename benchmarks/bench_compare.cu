@@ -43,6 +43,16 @@ Prints a table. Times are medians over turns in which every way comes once; a sa
 exit code: 0 all results right, 1 a wrong result, 2 bad usage, 3 a named error
 )";
 
+constexpr const char* notes =
+    R"(
+median ms   of the slower GPU; beside products: until products and collective are done
+added ms    median over pairs: beside products minus the same products alone
+SM*ms       tide: read off the SMs; NCCL's kernels: 24 CTAs (gather, reduce) or 9 (reduce on symmetric windows) x time;
+            layout kernels and copies inside a device: all SMs x time (of such a copy, the most that it can be)
+buffer      memory beyond inputs and outputs          calls   driver calls; of NCCL and of own launches for baselines
+host us     of the enqueueing calls
+)";
+
 struct Options {
   bool quick = false;
   std::vector<const tide::Model*> models{};
@@ -267,6 +277,10 @@ void describe_machine(Report& report) {
   report.versions["cuda_runtime"] = version_text(runtime, 1000);
   report.versions["nccl"] = nccl_text(nccl);
   report.versions["nccl_header"] = nccl_text(NCCL_VERSION_CODE);
+  for (const char* name : {"NCCL_NVLS_ENABLE", "CUDA_DEVICE_MAX_CONNECTIONS"}) {
+    const char* value = std::getenv(name);
+    report.versions[name] = value != nullptr ? value : "";
+  }
 }
 
 std::string now_text() {
@@ -375,6 +389,7 @@ int run(int argc, char** argv) {
   // What was measured before something failed is worth having.
   std::cout << report.machine << ", " << report.versions.dump() << "\n\n";
   print_table(std::cout, report);
+  std::cout << notes;
   if (options.json) write_file(*options.json, to_json(report).dump(1) + "\n");
   if (options.svg) draw(report, *options.svg);
   if (!failed.empty()) throw std::runtime_error(failed);

@@ -161,9 +161,9 @@ void count(Row& row, const PlanFile& file, index_t formula) {
 }
 
 template <class Transport>
-void gather(const Options& options, const Progress& progress, Report& report) {
+void gather(Transport transport, const Options& options, const Progress& progress, Report& report) {
   progress.say("gather: filling the shards");
-  GatherPair<Transport> pair(options.unit.parameters, options.ranks, options.source, options.pair);
+  GatherPair pair(transport, options.unit.parameters, options.ranks, options.source, options.pair);
   Row tide{"tide.gather"};
   Row flat{"flat.gather"};
   Findings findings;
@@ -305,9 +305,9 @@ int shard_model(const Args& args) {
   try {
     const Progress progress;
     if (options.transport == TransportChoice::multicast) {
-      gather<tide::MulticastTransport>(options, progress, report);
+      gather(tide::MulticastTransport{}, options, progress, report);
     } else {
-      gather<tide::UnicastTransport>(options, progress, report);
+      gather(tide::UnicastTransport{}, options, progress, report);
     }
     reduce(options, progress, report);
   } catch (const WrongResult& wrong) {

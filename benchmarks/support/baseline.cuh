@@ -2,7 +2,8 @@
 //
 // Baseline: what FSDP2 does today, over NCCL, for one group of bf16 parameters on one rank.
 //
-//   gather   [cast]  copy-in  ncclAllGather in place  copy-out            reduce   chunk-cat  ncclReduceScatter  [scale]
+//   gather   [cast]  copy-in  ncclAllGather in place  copy-out
+//   reduce   chunk-cat  ncclReduceScatter  [scale]
 //
 //   stock       ordinary memory, a default communicator, AVG
 //   symmetric   symmetric windows, a communicator with the zero-CTA policy, SUM and a scale

@@ -40,8 +40,8 @@ class GemmLoop {
         a_(2LL * m * k),
         b_(2LL * k * n),
         c_(2LL * m * n) {
-    fill_whole(a_.as<>(), {Content::operand, 0}, {{0, 0, static_cast<index_t>(m) * k, 0}}, nullptr);
-    fill_whole(b_.as<>(), {Content::operand, 1}, {{0, 0, static_cast<index_t>(k) * n, 0}}, nullptr);
+    fill_whole(a_.as<>(), {Content::operand, 0, 0}, {{0, 0, static_cast<index_t>(m) * k, 0}}, nullptr);
+    fill_whole(b_.as<>(), {Content::operand, 1, 0}, {{0, 0, static_cast<index_t>(k) * n, 0}}, nullptr);
     must(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   }
 

@@ -92,7 +92,7 @@ class GroupBench {
     if (plan.gemm) {
       for (const GemmLoop* loop : loops) measure_beside(*loop, plan.pairs, rows);
     }
-    for (Path& path : paths_) check(path, report);  // what came after the last of many runs
+    for (Path& path : paths_) check(path, report);  // again, after many runs
     if (rank_ == 0) report.rows.insert(report.rows.end(), rows.begin(), rows.end());
     if (rank_ == 0 && watch_.early() > 0) {
       std::cerr << "bench_compare: " << model_ << " " << name_ << ": " << watch_.early()
@@ -198,7 +198,7 @@ class GroupBench {
       path.row.driver_calls = group_.reduces()[i].driver_calls;
       path.work = group_.reduce(i);
       path.spoil = [this](cudaStream_t stream) { group_.spoil_reduced(stream); };
-      path.wrong = [this](cudaStream_t stream) { return group_.wrong_reduced(judge_, stream); };
+      path.wrong = [this](cudaStream_t stream) { return group_.wrong_reduced(judge_, round_, stream); };
       path.beside = true;
       path.residency = true;
       add(std::move(path));
@@ -227,7 +227,7 @@ class GroupBench {
       path.work.enqueue = [baseline](cudaStream_t stream) { baseline->reduce(stream); };
       path.spoil = [baseline](cudaStream_t stream) { baseline->spoil_reduced(stream); };
       path.wrong = [this, baseline](cudaStream_t stream) {
-        return judge_.reduced(baseline->reduced(), baseline->reduced_spans(), false, stream);
+        return judge_.reduced(baseline->reduced(), baseline->reduced_spans(), round_, false, stream);
       };
       path.beside = true;
       path.parts = {pack, kind == Kind::stock ? nccl : nccl_symmetric};
@@ -243,10 +243,11 @@ class GroupBench {
          "cudaMemcpyAsync");
   }
 
-  // Spoils the result, makes it again, and counts what is wrong on any rank.
+  // Spoils the result, makes it again (of other gradients), and counts what is wrong on any rank.
   void check(Path& path, Report& report) {
     if (!path.wrong) return;
     meeting_.wait();
+    if (path.row.operation == "reduce") group_.new_gradients(++round_, watch_.stream());
     path.spoil(watch_.stream());
     watch_.settle();
     watch_.warm(path.work);
@@ -323,6 +324,7 @@ class GroupBench {
   DeviceMemory landing_;  // where the peer's flat copy goes
   void* peer_landing_ = nullptr;
   int sms_ = 0;
+  int round_ = 0;  // of the gradients
   NcclCtas nccl_;
   Judge judge_;
   std::vector<Path> paths_;

@@ -93,7 +93,12 @@ class TideGroup {
     output_ = DeviceMemory(view().max_bytes(tide::Buffer::output));
     fill_shards(shards_.as<>(), own(tide::Buffer::shards), stream);
     fill_masters(masters_.as<>(), own(tide::Buffer::masters), stream);
-    fill_whole(gradients_.data(), {Content::gradient, rank_.value}, whole_spans(view(), tide::Buffer::gradients),
+    new_gradients(0, stream);
+  }
+
+  /// Other numbers in the gradients.
+  void new_gradients(int round, cudaStream_t stream) const {
+    fill_whole(gradients_.data(), {Content::gradient, rank_.value, round}, whole_spans(view(), tide::Buffer::gradients),
                stream);
   }
 
@@ -156,8 +161,8 @@ class TideGroup {
   [[nodiscard]] unsigned long long wrong_gathered(const Judge& judge, cudaStream_t stream) const {
     return judge.gathered(slot(), whole_spans(view(), tide::Buffer::slot), stream);
   }
-  [[nodiscard]] unsigned long long wrong_reduced(const Judge& judge, cudaStream_t stream) const {
-    return judge.reduced(output_.as<>(), own(tide::Buffer::output), true, stream);
+  [[nodiscard]] unsigned long long wrong_reduced(const Judge& judge, int round, cudaStream_t stream) const {
+    return judge.reduced(output_.as<>(), own(tide::Buffer::output), round, true, stream);
   }
 
  private:

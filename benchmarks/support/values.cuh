@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers that are moved and summed, made on the device from (content, rank, parameter, element), and kernels that
-// count the results that are wrong. Exponents are spread over 2^-10 to 2^10, so that a wrong order of sums shows.
-// Rounding and sums are CUDA's own intrinsics, not the library's.
+// The numbers that are moved and summed, made on the device from (content, rank, round, parameter, element), and
+// kernels that count the results that are wrong. Exponents are spread over 2^-10 to 2^10, so that a wrong order of sums
+// shows. Rounding and sums are CUDA's own intrinsics, not the library's.
 
 #pragma once
 
@@ -24,6 +24,7 @@ enum class Content : int { weight = 1, gradient = 2, operand = 3 };
 struct Source {
   Content content = Content::weight;
   int rank = 0;
+  int round = 0;  // new ones for each check, so that what an earlier one left behind is wrong
 };
 
 /// Elements [first, first + elements) of a parameter, at `offset` bytes of a buffer.
@@ -57,8 +58,10 @@ struct Span {
 
 // The bits of a float in [2^-10, 2^11), of either sign.
 __device__ inline std::uint32_t number_bits(Source source, int parameter, std::int64_t element) {
+  const std::uint64_t use =
+      (static_cast<std::uint64_t>(source.content) * 64 + static_cast<std::uint64_t>(source.rank)) * 65536;
   const std::uint64_t key =
-      static_cast<std::uint64_t>((static_cast<int>(source.content) * 64 + source.rank) * 4096 + parameter);
+      (use + static_cast<std::uint64_t>(source.round)) * 4096 + static_cast<std::uint64_t>(parameter);
   std::uint64_t x = key * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(element);
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
@@ -69,7 +72,7 @@ __device__ inline std::uint32_t number_bits(Source source, int parameter, std::i
 
 // A weight: any float.
 __device__ inline float weight(int parameter, std::int64_t element) {
-  return __uint_as_float(number_bits({Content::weight, 0}, parameter, element));
+  return __uint_as_float(number_bits({Content::weight, 0, 0}, parameter, element));
 }
 __device__ inline std::uint16_t weight_bf16(int parameter, std::int64_t element) {
   return __bfloat16_as_ushort(__float2bfloat16_rn(weight(parameter, element)));
@@ -114,11 +117,11 @@ static __global__ void count_wrong_weights(const std::uint16_t* at, int paramete
 
 // The average of two ranks' gradients: bit for bit, or within two roundings.
 static __global__ void count_wrong_averages(const float* at, int parameter, std::int64_t first, std::int64_t elements,
-                                            bool exact, unsigned long long* wrong) {
+                                            int round, bool exact, unsigned long long* wrong) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += step) {
-    const float a = short_number({Content::gradient, 0}, parameter, first + i);
-    const float b = short_number({Content::gradient, 1}, parameter, first + i);
+    const float a = short_number({Content::gradient, 0, round}, parameter, first + i);
+    const float b = short_number({Content::gradient, 1, round}, parameter, first + i);
     const float right = __fmul_rn(__fadd_rn(a, b), 0.5F);
     const float is = at[i];
     const float bound = exact ? 0.0F : 0x1p-22F * (fabsf(a) + fabsf(b));
@@ -171,12 +174,12 @@ class Judge {
     return end("count_wrong_weights", stream);
   }
 
-  [[nodiscard]] unsigned long long reduced(const std::byte* buffer, const std::vector<Span>& spans, bool exact,
-                                           cudaStream_t stream) const {
+  [[nodiscard]] unsigned long long reduced(const std::byte* buffer, const std::vector<Span>& spans, int round,
+                                           bool exact, cudaStream_t stream) const {
     begin(stream);
     for (const Span& span : spans) {
       count_wrong_averages<<<grid_for(span.elements), 256, 0, stream>>>(
-          reinterpret_cast<const float*>(buffer + span.offset), span.parameter, span.first, span.elements, exact,
+          reinterpret_cast<const float*>(buffer + span.offset), span.parameter, span.first, span.elements, round, exact,
           wrong_.as<unsigned long long>());
     }
     return end("count_wrong_averages", stream);

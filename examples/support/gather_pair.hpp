@@ -15,14 +15,14 @@
 
 namespace tide_example {
 
-/// @tparam Transport  how tide moves blocks
-template <class Transport>
 class GatherPair {
  public:
   using Layout = tide::DynamicLayout;
   using Source = FlatGather::Source;
 
-  GatherPair(const tide::DynamicGroup& group, tide::index_t ranks, Source source, const PairOptions& options)
+  /// @tparam Transport  how tide moves blocks
+  template <class Transport>
+  GatherPair(Transport, const tide::DynamicGroup& group, index_t ranks, Source source, const PairOptions& options)
       : layout_(group, {1, ranks}),
         flat_(flat_layout(group, {1, ranks})),
         source_(source),
@@ -30,8 +30,8 @@ class GatherPair {
         cluster_({1, ranks}, options.host),
         meet_(static_cast<std::ptrdiff_t>(ranks)),
         ranks_(static_cast<std::size_t>(ranks)) {
-    cluster_.run([&](tide::HostFabric& fabric) {
-      at(fabric) = std::make_unique<OneRank>(fabric, *this);
+    on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
+      at(fabric) = std::make_unique<OneRank>(fabric, *this, Transport{});
       fabric.init();
       fill(*at(fabric), fabric.rank().value);
     });
@@ -42,9 +42,9 @@ class GatherPair {
     const double milliseconds = timed(cluster_, [&](tide::HostFabric& fabric) {
       OneRank& own = *at(fabric);
       if (own.masters) {
-        own.params.emplace(own.gather.enqueue(*own.masters, own.stream));
+        own.params.emplace(own.gather->enqueue(*own.masters, own.stream));
       } else {
-        own.params.emplace(own.gather.enqueue(*own.shards, own.stream));
+        own.params.emplace(own.gather->enqueue(*own.shards, own.stream));
       }
       own.params->complete().synchronize();
     });
@@ -64,7 +64,7 @@ class GatherPair {
 
   /// Overwrites the slots, so that nothing right is left of an earlier run.
   void scribble() {
-    cluster_.run([&](tide::HostFabric& fabric) {
+    on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       std::memset(at(fabric)->params->data(), untouched, static_cast<std::size_t>(slot_bytes()));
     });
   }
@@ -83,17 +83,15 @@ class GatherPair {
 
   /// Compares every byte of every slot with the oracle.  @param who  what findings call it
   void check(Findings& findings, const std::string& who) {
-    cluster_.run([&](tide::HostFabric& fabric) {
+    on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       OneRank& own = *at(fabric);
       BufferCheck slot(findings, who, fabric.rank().value, own.params->data(), slot_bytes());
       const tide::GroupView group = layout_.view().group;
       for (index_t p = 0; p < group.size(); ++p) {
         const tide::Parameter& parameter = group[tide::ParameterIndex{p}];
         const oracle::Key key = oracle::key(options_.seed, p, -1);
-        with_type(parameter.gathered, [&]<class T>() {
-          slot.compare(own.tensor_at[static_cast<std::size_t>(p)], parameter.name.str(), 0, parameter.shape.elements(),
-                       oracle::Weights<T>{key});
-        });
+        slot.compare(own.tensor_at[static_cast<std::size_t>(p)], parameter.name.str(), 0, parameter.shape.elements(),
+                     oracle::weights(parameter.gathered, key));
       }
       slot.compare_rest();
     });
@@ -101,7 +99,7 @@ class GatherPair {
 
   /// Gives the slots back.
   void release() {
-    cluster_.run([&](tide::HostFabric& fabric) {
+    on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       OneRank& own = *at(fabric);
       own.params->release(own.stream);
       own.params.reset();
@@ -121,9 +119,32 @@ class GatherPair {
   }
 
  private:
+  using Slots = tide::SlotPool<tide::Depth<1>, Layout>;
+
+  // A gather by some transport: all of them have handles of one type.
+  struct AnyGather {
+    virtual ~AnyGather() = default;
+    virtual tide::Gathered<Layout> enqueue(const tide::Shards<Layout>& shards, tide::HostStream& stream) = 0;
+    virtual tide::Gathered<Layout> enqueue(const tide::MasterShards<Layout>& masters, tide::HostStream& stream) = 0;
+  };
+  template <class Transport>
+  struct GatherBy final : AnyGather {
+    GatherBy(tide::HostFabric& fabric, Slots& slots, const Layout& layout) : gather(fabric, slots, layout) {}
+    tide::Gathered<Layout> enqueue(const tide::Shards<Layout>& shards, tide::HostStream& stream) override {
+      return gather.enqueue(shards, stream);
+    }
+    tide::Gathered<Layout> enqueue(const tide::MasterShards<Layout>& masters, tide::HostStream& stream) override {
+      return gather.enqueue(masters, stream);
+    }
+    tide::AllGather<Layout, Transport> gather;
+  };
+
   struct OneRank {
-    OneRank(tide::HostFabric& fabric, const GatherPair& pair)
-        : slots(fabric, pair.layout_), gather(fabric, slots, pair.layout_), stream(fabric.stream()) {
+    template <class Transport>
+    OneRank(tide::HostFabric& fabric, const GatherPair& pair, Transport)
+        : slots(fabric, pair.layout_),
+          gather(std::make_unique<GatherBy<Transport>>(fabric, slots, pair.layout_)),
+          stream(fabric.stream()) {
       if (pair.source_ == Source::masters) {
         masters.emplace(fabric, pair.layout_);
       } else {
@@ -139,13 +160,13 @@ class GatherPair {
 
     // With one slot, tensors are where they were in the first gather.
     void find_tensors() {
-      for (index_t p = static_cast<index_t>(tensor_at.size()); p < gather.layout().view().group.size(); ++p) {
-        tensor_at.push_back(params->at(tide::ParameterIndex{p}));
+      for (std::size_t p = tensor_at.size(); p < shard_at.size(); ++p) {
+        tensor_at.push_back(params->at(tide::ParameterIndex{static_cast<index_t>(p)}));
       }
     }
 
-    tide::SlotPool<tide::Depth<1>, Layout> slots;
-    tide::AllGather<Layout, Transport> gather;
+    Slots slots;
+    std::unique_ptr<AnyGather> gather;
     tide::HostStream stream;
     std::optional<tide::Shards<Layout>> shards{};
     std::optional<tide::MasterShards<Layout>> masters{};
@@ -164,14 +185,10 @@ class GatherPair {
       const oracle::Key key = oracle::key(options_.seed, p, -1);
       const std::vector<oracle::Run> runs = oracle::runs_of(parameter, layout_.mesh().ranks(), rank);
       const std::span<std::byte> shard = own.shard(tide::ParameterIndex{p});
-      const index_t size = source_ == Source::masters ? 4 : static_cast<index_t>(size_bytes(parameter.gathered));
-      require_size(parameter, rank, runs, size, static_cast<index_t>(shard.size()));
-      if (source_ == Source::masters) {
-        oracle::write_runs(shard.data(), runs, oracle::Masters{key});
-      } else {
-        with_type(parameter.gathered,
-                  [&]<class T>() { oracle::write_runs(shard.data(), runs, oracle::Weights<T>{key}); });
-      }
+      const oracle::Values values =
+          source_ == Source::masters ? oracle::masters(key) : oracle::weights(parameter.gathered, key);
+      require_size(parameter, rank, runs, values.element_bytes, static_cast<index_t>(shard.size()));
+      oracle::write_runs(shard.data(), runs, values);
       own.shard_at.push_back(shard.data());
     }
   }

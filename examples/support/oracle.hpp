@@ -21,7 +21,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace tide_example::oracle {
@@ -111,7 +113,15 @@ inline constexpr int spread_of = std::is_same_v<T, tide::f8_e4m3>               
                                  : std::is_same_v<T, tide::f8_e5m2> || std::is_same_v<T, tide::f16> ? 13
                                                                                                     : 20;
 
-/// Calls `make(random bits)` for elements [first, first + count) of a tensor and stores what it returns.
+/// The values that a tensor must have.
+struct Values {
+  index_t element_bytes;
+  std::function<void(std::byte* to, index_t first, index_t count)> write;  ///< elements [first, first + count)
+};
+
+namespace detail {
+
+// Calls `make(random bits)` for elements [first, first + count) of a tensor and stores what it returns.
 template <class T, class Make>
 void generate(T* to, Key key, index_t first, index_t count, Make make) {
   while (count > 0) {
@@ -127,75 +137,74 @@ void generate(T* to, Key key, index_t first, index_t count, Make make) {
   }
 }
 
-/// Weights as the f32 masters hold them: elements [first, first + count) of the parameter that the key is of.
-struct Masters {
-  using value_type = float;
-  Key key;
+template <class T, class Make>
+[[nodiscard]] Values values(Key key, Make make) {
+  return {static_cast<index_t>(sizeof(T)), [=](std::byte* to, index_t first, index_t count) {
+            generate(reinterpret_cast<T*>(to), key, first, count, make);
+          }};
+}
 
-  void operator()(float* to, index_t first, index_t count) const {
-    generate(to, key, first, count, [](std::uint32_t random) { return any_float(random); });
-  }
-};
+}  // namespace detail
+
+/// Weights as the f32 masters hold them.
+[[nodiscard]] inline Values masters(Key key) {
+  return detail::values<float>(key, [](std::uint32_t random) { return any_float(random); });
+}
 
 /// The same weights in the element that is gathered.
-template <class T>
-struct Weights {
-  using value_type = T;
-  Key key;
-
-  void operator()(T* to, index_t first, index_t count) const {
-    generate(to, key, first, count, [](std::uint32_t random) { return tide::convert<T>(any_float(random)); });
-  }
-};
+[[nodiscard]] inline Values weights(tide::Element element, Key key) {
+  return with_type(element, [&]<class T>() {
+    return detail::values<T>(key, [](std::uint32_t random) { return tide::convert<T>(any_float(random)); });
+  });
+}
 
 /// The gradients of the rank that the key is of.
-template <class T>
-struct Gradients {
-  using value_type = T;
-  Key key;
+[[nodiscard]] inline Values gradients(tide::Element element, Key key) {
+  return with_type(element, [&]<class T>() {
+    return detail::values<T>(key,
+                             [](std::uint32_t random) { return tide::convert<T>(spread_float<spread_of<T>>(random)); });
+  });
+}
 
-  void operator()(T* to, index_t first, index_t count) const {
-    generate(to, key, first, count,
-             [](std::uint32_t random) { return tide::convert<T>(spread_float<spread_of<T>>(random)); });
-  }
-};
+/// The same gradients as a sum takes them: widened to f32.
+[[nodiscard]] inline Values widened_gradients(tide::Element element, Key key) {
+  return with_type(element, [&]<class T>() {
+    return detail::values<float>(key, [](std::uint32_t random) {
+      return tide::convert<float>(tide::convert<T>(spread_float<spread_of<T>>(random)));
+    });
+  });
+}
 
 /// What a reduce-scatter leaves of the gradients of all ranks: neighbours are added in pairs until one sum is left.
-template <class T>
-struct Reduced {
-  using value_type = float;
-  std::vector<Key> key_of_rank;
-  float scale;
-
-  void operator()(float* to, index_t first, index_t count) const {
-    std::vector<T> gradient(static_cast<std::size_t>(count));
-    std::vector<std::vector<float>> sums;
-    for (const Key key : key_of_rank) {
-      Gradients<T>{key}(gradient.data(), first, count);
-      std::vector<float>& leaf = sums.emplace_back(gradient.size());
-      for (std::size_t i = 0; i < leaf.size(); ++i) leaf[i] = tide::convert<float>(gradient[i]);
-    }
-    while (sums.size() > 1) {
-      std::vector<std::vector<float>> pairs;
-      for (std::size_t s = 0; s < sums.size(); s += 2) {
-        if (s + 1 < sums.size()) {
-          for (std::size_t i = 0; i < gradient.size(); ++i) sums[s][i] += sums[s + 1][i];
-        }
-        pairs.push_back(std::move(sums[s]));
-      }
-      sums = std::move(pairs);
-    }
-    for (std::size_t i = 0; i < gradient.size(); ++i) to[i] = sums[0][i] * scale;
-  }
-};
+[[nodiscard]] inline Values reduced(tide::Element element, const std::vector<Key>& key_of_rank, float scale) {
+  std::vector<Values> leaves;
+  for (const Key key : key_of_rank) leaves.push_back(widened_gradients(element, key));
+  return {4, [=](std::byte* to, index_t first, index_t count) {
+            std::vector<std::vector<float>> sums;
+            for (const Values& leaf : leaves) {
+              sums.emplace_back(static_cast<std::size_t>(count));
+              leaf.write(reinterpret_cast<std::byte*>(sums.back().data()), first, count);
+            }
+            while (sums.size() > 1) {
+              std::vector<std::vector<float>> pairs;
+              for (std::size_t s = 0; s < sums.size(); s += 2) {
+                if (s + 1 < sums.size()) {
+                  for (std::size_t i = 0; i < sums[s].size(); ++i) sums[s][i] += sums[s + 1][i];
+                }
+                pairs.push_back(std::move(sums[s]));
+              }
+              sums = std::move(pairs);
+            }
+            auto* result = reinterpret_cast<float*>(to);
+            for (std::size_t i = 0; i < sums[0].size(); ++i) result[i] = sums[0][i] * scale;
+          }};
+}
 
 /// Writes runs of a tensor one behind the other, as a shard holds them.
-template <class Values>
-void write_runs(std::byte* shard, const std::vector<Run>& runs, const Values& values) {
-  auto* to = reinterpret_cast<typename Values::value_type*>(shard);
+inline void write_runs(std::byte* shard, const std::vector<Run>& runs, const Values& values) {
   for (const Run& run : runs) {
-    values(to, run.first, run.count);
-    to += run.count;
+    values.write(shard, run.first, run.count);
+    shard += run.count * values.element_bytes;
   }
 }
 
@@ -204,22 +213,20 @@ void write_runs(std::byte* shard, const std::vector<Run>& runs, const Values& va
 
 /// The first byte in which memory differs from the values of elements [first, first + count); the number of bytes if
 /// none does.
-template <class Values>
-[[nodiscard]] index_t first_difference(const std::byte* got, index_t first, index_t count, const Values& values) {
-  using T = typename Values::value_type;
+[[nodiscard]] inline index_t first_difference(const std::byte* got, index_t first, index_t count,
+                                              const Values& values) {
   constexpr index_t block = 4096;
-  std::array<T, block> expected;
+  alignas(8) std::array<std::byte, block * 8> expected;
   for (index_t done = 0; done < count; done += block) {
     const index_t n = std::min(block, count - done);
-    values(expected.data(), first + done, n);
-    const auto bytes = static_cast<std::size_t>(n) * sizeof(T);
-    const std::byte* part = got + done * static_cast<index_t>(sizeof(T));
-    if (std::memcmp(part, expected.data(), bytes) == 0) continue;
+    values.write(expected.data(), first + done, n);
+    const std::byte* part = got + done * values.element_bytes;
+    if (std::memcmp(part, expected.data(), static_cast<std::size_t>(n * values.element_bytes)) == 0) continue;
     index_t at = 0;
-    while (part[at] == reinterpret_cast<const std::byte*>(expected.data())[at]) ++at;
-    return done * static_cast<index_t>(sizeof(T)) + at;
+    while (part[at] == expected[static_cast<std::size_t>(at)]) ++at;
+    return done * values.element_bytes + at;
   }
-  return count * static_cast<index_t>(sizeof(T));
+  return count * values.element_bytes;
 }
 
 }  // namespace tide_example::oracle

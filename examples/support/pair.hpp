@@ -82,10 +82,9 @@ class BufferCheck {
       : findings_(findings), who_(std::move(who)), rank_(rank), buffer_(buffer), bytes_(bytes) {}
 
   /// Compares elements [first, first + count) of a tensor, which lie at `at`, with the values that they must have.
-  template <class Values>
   void compare(const std::byte* at, const std::string& tensor, tide::index_t first, tide::index_t count,
-               const Values& values) {
-    constexpr auto size = static_cast<tide::index_t>(sizeof(typename Values::value_type));
+               const oracle::Values& values) {
+    const tide::index_t size = values.element_bytes;
     const tide::index_t bytes = count * size;
     const tide::index_t same = oracle::first_difference(at, first, count, values);
     if (same < bytes) report(at + same, "'" + tensor + "', element " + std::to_string(first + same / size));

@@ -28,7 +28,7 @@ class ReducePair {
         cluster_({1, ranks}, options.host),
         meet_(static_cast<std::ptrdiff_t>(ranks)),
         ranks_(static_cast<std::size_t>(ranks)) {
-    cluster_.run([&](tide::HostFabric& fabric) {
+    on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       at(fabric) = std::make_unique<OneRank>(fabric, *this);
       fabric.init();
       fill(*at(fabric), fabric.rank().value);
@@ -56,7 +56,7 @@ class ReducePair {
 
   /// Overwrites the results, so that nothing right is left of an earlier run.
   void scribble() {
-    cluster_.run([&](tide::HostFabric& fabric) {
+    on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       OneRank& own = *at(fabric);
       std::memset(own.output.data(), untouched, static_cast<std::size_t>(own.output.view().bytes()));
       if (own.flat) std::memset(own.flat->result(), untouched, static_cast<std::size_t>(own.flat->result_bytes()));
@@ -74,7 +74,7 @@ class ReducePair {
 
   /// Compares every byte of tide's result with the oracle.
   void check(Findings& findings) {
-    cluster_.run([&](tide::HostFabric& fabric) {
+    on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       OneRank& own = *at(fabric);
       const auto shard = [&](tide::ParameterIndex parameter) { return own.output.view().bytes_of(parameter).data(); };
       BufferCheck output(findings, "tide reduce", fabric.rank().value, own.output.data(), own.output.view().bytes());
@@ -85,7 +85,7 @@ class ReducePair {
 
   /// Compares the flat path's result but for its pads.
   void check_flat(Findings& findings) {
-    cluster_.run([&](tide::HostFabric& fabric) {
+    on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       FlatReduce& flat = *at(fabric)->flat;
       BufferCheck result(findings, "flat reduce", fabric.rank().value, flat.result(), flat.result_bytes());
       compare(result, fabric.rank().value, [&](tide::ParameterIndex parameter) { return flat.shard(parameter); });
@@ -122,10 +122,8 @@ class ReducePair {
     for (index_t p = 0; p < group.size(); ++p) {
       const tide::Parameter& parameter = group[tide::ParameterIndex{p}];
       std::byte* gradient = own.gradients.at(tide::ParameterIndex{p});
-      with_type(parameter.gradient, [&]<class T>() {
-        oracle::Gradients<T>{oracle::key(options_.seed, p, rank)}(reinterpret_cast<T*>(gradient), 0,
-                                                                  parameter.shape.elements());
-      });
+      oracle::gradients(parameter.gradient, oracle::key(options_.seed, p, rank))
+          .write(gradient, 0, parameter.shape.elements());
       own.gradient_at.push_back(gradient);
     }
   }
@@ -140,9 +138,8 @@ class ReducePair {
       for (index_t r = 0; r < layout_.mesh().ranks(); ++r) keys.push_back(oracle::key(options_.seed, p, r));
       const std::byte* at = shard(tide::ParameterIndex{p});
       for (const oracle::Run& run : oracle::runs_of(parameter, layout_.mesh().ranks(), rank)) {
-        with_type(parameter.gradient, [&]<class T>() {
-          buffer.compare(at, parameter.name.str(), run.first, run.count, oracle::Reduced<T>{keys, scale()});
-        });
+        buffer.compare(at, parameter.name.str(), run.first, run.count,
+                       oracle::reduced(parameter.gradient, keys, scale()));
         at += 4 * run.count;
       }
     }

@@ -12,6 +12,7 @@
 #include "support/gather_rank.hpp"
 #include "support/rank_errors.hpp"
 #include "support/reduce_rank.hpp"
+#include "support/sanitizer.hpp"
 
 #include <chrono>
 #include <string>
@@ -39,9 +40,13 @@ using BlockReduce = ReduceRank<Ranks, Block, tide::CopyEngineReducer<>, Inbox>;
 
 [[nodiscard]] inline Block block_on(index_t ranks) { return Block({1, ranks}); }
 
+// Long enough for every rank to come to `init` on a busy machine, and how an error writes it.
+inline constexpr std::chrono::milliseconds soon{sized(300, 1500)};
+inline const std::string soon_text = sanitized ? "1.500 s" : "0.300 s";
+
 template <class Ranks>
-[[nodiscard]] Ranks impatient(Ranks ranks, tide::Duration deadline = 200ms) {
-  ranks.options.deadline = deadline;
+[[nodiscard]] Ranks impatient(Ranks ranks) {
+  ranks.options.deadline = soon;
   return ranks;
 }
 
@@ -123,10 +128,11 @@ void late_for_init(const Ranks& ranks) {
   for (index_t odd = 0; odd < 3; ++odd) {
     CAPTURE(odd);
     const auto texts = errors_of(impatient(ranks), 3, [&](auto& fabric) {
-      if (fabric.rank().value == odd) std::this_thread::sleep_for(600ms);
+      if (fabric.rank().value == odd) std::this_thread::sleep_for(2 * soon);
       fabric.init();
     });
-    check_same_error(texts, {"init needs all ranks", "did not come within 0.200 s: " + std::to_string(odd) + "."});
+    check_same_error(texts,
+                     {"init needs all ranks", "did not come within " + soon_text + ": " + std::to_string(odd) + "."});
   }
 }
 
@@ -254,7 +260,7 @@ void absent_from_a_call(const Ranks& ranks) {
       const std::string peer = std::to_string(odd);
       check_same_error(texts, {reduces ? "reduce of 'the block' (2 parameters), step 1"
                                        : "gather of 'the block' (2 parameters), step 1",
-                               "the deadline of 0.200 s passed", ", op ", " waits for rank " + peer + ": "});
+                               "the deadline of " + soon_text + " passed", ", op ", " waits for rank " + peer + ": "});
       for (index_t rank = 0; rank < n; ++rank) {
         if (rank != odd) CHECK(repeated[static_cast<std::size_t>(rank)] == 8);
       }
@@ -268,16 +274,16 @@ template <class Ranks>
 void slow_stream(const Ranks& ranks) {
   const Block layout = block_on(2);
   const CollectiveOracle oracle(layout.view());
-  const auto texts = errors_of(impatient(ranks, 100ms), 2, [&](auto& fabric) {
+  const auto texts = errors_of(impatient(ranks), 2, [&](auto& fabric) {
     tide::SlotPool<tide::Depth<1>, Block> pool(fabric);
     BlockGather<Ranks> gather(fabric, pool, layout, oracle, "the block");
     fabric.init();
     auto stream = fabric.stream();
-    if (fabric.rank().value == 1) Ranks::occupy(stream, 500ms);
+    if (fabric.rank().value == 1) Ranks::occupy(stream, 3 * soon);
     gather.step(pool, Source::shards, 1, stream);
     stream.synchronize();
   });
-  check_same_error(texts, {"the deadline of 0.100 s passed"});
+  check_same_error(texts, {"the deadline of " + soon_text + " passed"});
 }
 
 // ---- close ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ namespace tide_test {
 template <class I>
 void check_inbox(tide::index_t most) {
   static_assert(tide::Inbox<I>);
-  for (const tide::GroupView& group : {awkward_group.view(), odd_group.view(), mixed_group.view(), empty_group.view()}) {
+  for (const tide::GroupView& group :
+       {awkward_group.view(), odd_group.view(), mixed_group.view(), empty_group.view()}) {
     for (const tide::index_t ranks : writer_worlds) {
       CAPTURE(ranks);
       const tide::InboxShape shape = I::shape({group, {1, ranks}, tide::TightPacking::rule});

@@ -14,7 +14,8 @@ namespace tide_test {
 template <class T>
 void check_transport() {
   static_assert(tide::Transport<T>);
-  for (const tide::GroupView& group : {awkward_group.view(), odd_group.view(), mixed_group.view(), empty_group.view(), single_row.view()}) {
+  for (const tide::GroupView& group :
+       {awkward_group.view(), odd_group.view(), mixed_group.view(), empty_group.view(), single_row.view()}) {
     for (const tide::index_t ranks : writer_worlds) {
       for (const tide::OwnBlock own : {T::own_block, tide::OwnBlock::in_place, tide::OwnBlock::cast}) {
         CAPTURE(group.size());

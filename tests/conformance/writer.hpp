@@ -19,9 +19,11 @@ namespace tide_test {
 inline constexpr tide::index_t writer_worlds[] = {1, 2, 3, 5, 8};
 
 inline constexpr auto awkward_group = tide::group(
-    tide::param<tide::bf16>("odd", {7, 13}), tide::param<tide::bf16>("one", {1}), tide::param<tide::bf16>("none", {0, 4}),
+    tide::param<tide::bf16>("odd", {7, 13}), tide::param<tide::bf16>("one", {1}),
+    tide::param<tide::bf16>("none", {0, 4}),
     tide::repeat<3>("e.{}.", tide::param<tide::bf16>("gate", {6, 8}), tide::param<tide::bf16>("down", {8, 6})));
-inline constexpr auto empty_group = tide::group(tide::param<tide::bf16>("none", {0}), tide::param<tide::bf16>("more", {3, 0}));
+inline constexpr auto empty_group =
+    tide::group(tide::param<tide::bf16>("none", {0}), tide::param<tide::bf16>("more", {3, 0}));
 inline constexpr auto single_row = tide::group(tide::param<tide::bf16>("row", {1, 40}));
 
 /// The first sentence of a verdict, empty where it holds.

@@ -97,15 +97,15 @@ TEST_CASE("HostFabric: a rank that stops before an op, whichever it is, becomes 
     for (const auto& [label, seq] : ops_of<tide::UnicastTransport>(rank)) {
       CAPTURE(label);
       CAPTURE(seq);
-      tide::HostOptions options{.deadline = 60ms, .lanes = lanes};
+      tide::HostOptions options{.deadline = fabric_suite::soon / 6, .lanes = lanes};
       options.hook = [label = label, seq = seq](const tide::HostHookPoint& point) -> std::optional<std::string> {
         if (point.rank.value == rank && point.label == label && point.run == 1 && point.seq == seq) {
-          std::this_thread::sleep_for(200ms);
+          std::this_thread::sleep_for(fabric_suite::soon / 2);
         }
         return std::nullopt;
       };
       const auto texts = errors_with<tide::UnicastTransport>(options);
-      check_same_error(texts, {"the deadline of 0.060 s passed", "rank "});
+      check_same_error(texts, {"the deadline of ", " passed", "rank "});
     }
   }
 }

@@ -36,7 +36,7 @@ constexpr auto two = tide::group(tide::param<tide::bf16>("w", {6, 4}), tide::par
 constexpr auto long_group = tide::group(tide::param<tide::bf16>("w", {12, 48}), tide::param<tide::bf16>("b", {9}));
 
 Planned gather(index_t ranks = 3) { return planned_gather<tide::UnicastTransport>(two.view(), ranks); }
-Planned reduce(index_t ranks = 3) { return planned_reduce<tide::Ring<Chunks<2>, Bytes<512>>>(long_group.view(), ranks); }
+Planned reduce(index_t ranks = 3) { return planned_reduce<tide::Ring<Chunks<2>, Bytes<768>>>(long_group.view(), ranks); }
 
 using Which = std::function<bool(const Op&)>;
 
@@ -233,8 +233,9 @@ TEST_CASE("broken plans: a write into padding") {
       gather(), [](Planned& p) { op(p.plans[1], on_caller(OpKind::copy), 1).target_offset = 100; }, Law::delivery,
       {"rank 1, caller, op", "writes slot bytes [100, 104) of 'w' of rank 1, which is padding"});
   check_broken(
-      reduce(1), [](Planned& p) { op(p.plans[0], on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce), 1).target_offset += 4; },
-      Law::bounds, {"output bytes"});
+      planned_reduce<tide::Ring<Chunks<2>, Bytes<1 << 20>>>(odd_group.view(), 1),
+      [](Planned& p) { op(p.plans[0], on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce), 0).width += 2; }, Law::sum,
+      {"rank 0, sum, op", "(reduce) writes output bytes [312, 316) of 'w' of rank 0, which is padding"});
 }
 
 TEST_CASE("broken plans: a dropped copy") {
@@ -295,7 +296,7 @@ TEST_CASE("broken plans: waits in a circle") {
       },
       Law::progress,
       {"rank 0, caller, op 0 (wait), which waits for arrived[1] of rank 0", "behind rank 1, push 1, op",
-       "which waits for ready[0] of rank 1", "each waits for the next, the last for the first"});
+       "which waits for event[0] of rank 1", "each waits for the next, the last for the first"});
 }
 
 TEST_CASE("broken plans: a wait before its own signal") {
@@ -449,7 +450,7 @@ TEST_CASE("broken plans: a layout whose pieces are no partition") {
   constexpr auto overlapping = tide::group(tide::param<tide::bf16>("w", {6, 4}, tide::shard_by<Overlapping>()));
   check_broken(
       gather(), [&](Planned& p) { p.collective.layout.group = overlapping.view(); }, Law::partition,
-      {"a shard rule must cut the rows into consecutive ranges", "'w'"});
+      {"a shard rule must cut all rows into consecutive ranges", "'w'"});
   check_broken(gather(), [&](Planned& p) { p.collective.layout.mesh = {1 << 20, 1 << 20}; }, Law::partition, {"the mesh is 1048576x1048576"});
   check_broken(gather(), [&](Planned& p) { p.collective.layout.storage_alignment = 0; }, Law::partition, {"alignments be 1 to 2^30"});
 }
@@ -525,7 +526,7 @@ TEST_CASE("broken plans: a chunk that is used again without a credit") {
         const Which credit = on_word(p, OpKind::wait, WordKind::credit);
         drop(p.plans[1], find(p.plans[1], credit, 2));
       },
-      Law::reuse, {"(reduce) reads inbox chunk", "of 'w' of rank", "unordered with rank 1, push", "(copy), which overwrites them"});
+      Law::reuse, {"(reduce) reads inbox chunk", "of rank 2, unordered with rank 1, push 1, op", "(copy), which overwrites them"});
   check_broken(
       reduce(),
       [](Planned& p) {
@@ -554,7 +555,10 @@ TEST_CASE("broken plans: the output is declared ready while it is written") {
       reduce(),
       [](Planned& p) {
         REQUIRE(p.plans[0].exits[0].kind == tide::ExitKind::shards_ready);
-        p.plans[0].exits[0].position -= 1;
+        const std::size_t last = find(p.plans[0], on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce), 2);
+        const auto& ops = p.plans[0].ops;
+        p.plans[0].exits[0].position = static_cast<std::int32_t>(
+            std::count_if(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(last), [&](const Op& o) { return o.lane == ops[last].lane; }));
       },
       Law::order, {"rank 0, sum, op", "(reduce) writes output bytes", "unordered with the caller of rank 0, which reads them"});
 }

@@ -10,6 +10,7 @@
 
 #include "support/interpreter.hpp"
 #include "support/mutate.hpp"
+#include "support/sanitizer.hpp"
 #include "support/small_plans.hpp"
 
 #include <cstdint>
@@ -20,7 +21,6 @@
 namespace {
 
 using namespace tide_test;
-using tide::Bytes;
 using tide::Chunks;
 using tide::Finish;
 using tide::OwnBlock;
@@ -32,7 +32,7 @@ constexpr auto family = tide::group(tide::repeat<3>("{}.", tide::param<tide::bf1
 constexpr auto chunked = tide::group(tide::param<tide::bf16>("w", {7, 20}), tide::param<tide::bf16>("v", {10, 36}, tide::shard(1)),
                                      tide::param<tide::bf16>("b", {50}));
 constexpr auto unlike = tide::group(tide::param<tide::bf16, float>("w", {9, 13}), tide::param<tide::bf16>("b", {61}),
-                                    tide::param<tide::f16, tide::f8_e5m2>("q", {11, 14}));
+                                    tide::param<tide::f8_e5m2, tide::f16>("q", {11, 14}));
 
 /// The collectives that are mutated.
 std::vector<Planned> subjects() {
@@ -47,19 +47,15 @@ std::vector<Planned> subjects() {
       }
     }
     for (const tide::GroupView& group : {chunked.view(), unlike.view()}) {
-      all.push_back(planned_reduce<tide::Ring<Chunks<1>, Bytes<1600>>>(group, ranks));
-      all.push_back(planned_reduce<tide::Ring<Chunks<2>, Bytes<1600>>>(group, ranks, Finish::accumulate));
-      all.push_back(planned_reduce<tide::Ring<Chunks<3>, Bytes<3200>>>(group, ranks, Finish::store, tide::GradientSource::table));
+      all.push_back(planned_reduce<tide::Ring<Chunks<1>, tide::Bytes<1600>>>(group, ranks));
+      all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<1600>>>(group, ranks, Finish::accumulate));
+      all.push_back(planned_reduce<tide::Ring<Chunks<3>, tide::Bytes<3200>>>(group, ranks, Finish::store, tide::GradientSource::table));
     }
   }
   return all;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t mutations = 500;
-#else
-constexpr std::uint64_t mutations = 10'000;
-#endif
+constexpr std::uint64_t mutations = sized(10'000, 500);
 constexpr std::uint64_t schedules = 20;
 
 TEST_CASE("verify: each mutation of a plan that is accepted gives the oracle's bytes on every schedule") {
@@ -92,7 +88,7 @@ TEST_CASE("verify: each mutation of a plan that is accepted gives the oracle's b
   }
   for (const auto& [what, count] : changed) MESSAGE(what << ": " << passed[what] << " of " << count << " accepted");
   MESSAGE(accepted << " accepted in all");
-  if (mutations == 10'000 && seeds(mutations).size() == mutations) CHECK(accepted > 500);
+  if (seeds(mutations).size() == mutations) CHECK(accepted > mutations / 20);
 }
 
 }  // namespace

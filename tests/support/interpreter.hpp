@@ -16,6 +16,8 @@
 
 #include "support/plan_oracle.hpp"
 #include "support/seeds.hpp"
+#include "support/sums.hpp"
+#include "support/values.hpp"
 
 #include <algorithm>
 #include <array>
@@ -48,10 +50,16 @@ inline Schedule schedule(std::uint64_t i, std::uint64_t ranks) {
 class Interpreter {
  public:
   /// Consecutive runs with changing data.
-  static constexpr tide::index_t runs = 2;
+  static constexpr index_t runs = 2;
 
   Interpreter(const tide::Collective& collective, std::span<const tide::Plan> plans, const PlanOracle& oracle)
-      : collective_(collective), plans_(plans), oracle_(oracle) {}
+      : collective_(collective), plans_(plans), oracle_(oracle) {
+    const CollectiveOracle layout(collective.layout);
+    for (std::size_t p = 0; p < collective.layout.group.parameters.size() && !gather(); ++p) {
+      table_starts_.push_back(layout.gradient_start(p));
+      table_ends_.push_back(layout.gradient_end(p));
+    }
+  }
 
   /// Runs everything; says what went wrong, or nothing.
   std::string run(Schedule schedule) {
@@ -86,8 +94,8 @@ class Interpreter {
   struct Guarded {
     std::vector<std::byte> all;
 
-    explicit Guarded(tide::index_t size = 0) : all(static_cast<std::size_t>(size) + 2 * guard, poison) {}
-    [[nodiscard]] std::byte* at(tide::index_t offset) { return all.data() + guard + offset; }
+    explicit Guarded(index_t size = 0) : all(static_cast<std::size_t>(size) + 2 * guard, poison) {}
+    [[nodiscard]] std::byte* at(index_t offset) { return all.data() + guard + offset; }
     [[nodiscard]] bool intact() const {
       const auto good = [](std::byte b) { return b == poison; };
       return std::all_of(all.begin(), all.begin() + guard, good) && std::all_of(all.end() - guard, all.end(), good);
@@ -97,7 +105,7 @@ class Interpreter {
   struct RankMemory {
     std::array<std::vector<Guarded>, tide::space_count> spaces;
     std::vector<Guarded> table;  // gradients behind pointers of their own
-    std::vector<tide::index_t> words;
+    std::vector<index_t> words;
   };
 
   /// Somebody who does one thing after the other: a lane, the caller, the reader of a reduce's output.
@@ -108,10 +116,10 @@ class Interpreter {
     std::size_t rank = 0;
     std::int32_t lane = 0;
     std::vector<std::size_t> ops{};  // of a lane: positions in the plan
-    tide::index_t runs = 0;
-    tide::index_t run = 0;
+    index_t runs = 0;
+    index_t run = 0;
     std::size_t at = 0;        // the next op of the run; of the caller: 0 fills, 1 sees the exit, 2 lets go
-    tide::index_t done = 0;    // bytes of the op at `at` that are done
+    index_t done = 0;    // bytes of the op at `at` that are done
     bool backwards = false;    // whether the op at `at` goes from its last row to its first
     std::uint64_t since = 0;   // the step since which it could go on; 0 where it cannot
   };
@@ -124,12 +132,12 @@ class Interpreter {
       RankMemory memory;
       for (std::size_t s = 0; s < memory.spaces.size(); ++s) {
         const auto space = static_cast<tide::Space>(s);
-        const tide::index_t bytes = collective_.space_bytes(space, tide::Rank{static_cast<tide::index_t>(r)});
+        const index_t bytes = collective_.space_bytes(space, tide::Rank{static_cast<index_t>(r)});
         memory.spaces[s].assign(static_cast<std::size_t>(collective_.space_instances(space)), Guarded(bytes));
       }
-      collective_.layout.for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
-        memory.table.emplace_back(piece.outer * piece.pitch * piece.size(tide::Buffer::gradients));
-      });
+      if (collective_.gradients == tide::GradientSource::table) {
+        for (std::size_t p = 0; p < table_starts_.size(); ++p) memory.table.emplace_back(table_ends_[p] - table_starts_[p]);
+      }
       memory.words.assign(static_cast<std::size_t>(collective_.words().count()), 0);
       ranks_.push_back(memory);
       for (std::size_t l = 0; l < plans_[r].lanes.size(); ++l) {
@@ -172,14 +180,14 @@ class Interpreter {
     return true;
   }
 
-  [[nodiscard]] bool filled(std::size_t rank, tide::index_t run) const {
+  [[nodiscard]] bool filled(std::size_t rank, index_t run) const {
     for (const Actor& actor : actors_) {
       if (actor.kind == Actor::Kind::caller && actor.rank == rank) return actor.run > run || (actor.run == run && actor.at > 0);
     }
     return false;
   }
 
-  [[nodiscard]] bool fired(std::size_t rank, tide::ExitKind kind, tide::index_t run) const {
+  [[nodiscard]] bool fired(std::size_t rank, tide::ExitKind kind, index_t run) const {
     for (const tide::Exit& exit : plans_[rank].exits) {
       if (exit.kind != kind) continue;
       for (const Actor& actor : actors_) {
@@ -221,7 +229,7 @@ class Interpreter {
 
   void do_step(Actor& actor, Random& random) {
     if (actor.kind == Actor::Kind::reader) {
-      compare(actor, tide::Space::output, oracle_.output(static_cast<tide::index_t>(actor.rank), runs - 1));
+      compare(actor, tide::Space::output, oracle_.output(static_cast<index_t>(actor.rank), runs - 1));
       ++actor.run;
     } else if (actor.kind == Actor::Kind::caller) {
       do_caller_step(actor);
@@ -235,10 +243,12 @@ class Interpreter {
   }
 
   void do_caller_step(Actor& actor) {
-    const auto rank = static_cast<tide::index_t>(actor.rank);
     if (actor.at == 0) {
       fill(actor.rank, actor.run);
-      if (actor.run == 0 && !gather()) write(actor.rank, tide::Space::output, oracle_.first_output(rank));
+      if (actor.run == 0 && !gather()) {
+        const Bytes& bytes = oracle_.first_output(static_cast<index_t>(actor.rank));
+        std::copy(bytes.begin(), bytes.end(), memory(actor.rank, tide::Space::output).at(0));
+      }
     } else if (gather()) {
       compare(actor, tide::Space::slot, oracle_.slot(actor.run));
     }
@@ -249,36 +259,23 @@ class Interpreter {
   }
 
   /// Writes a run's inputs; of run -1: scribbles over them.
-  void fill(std::size_t rank, tide::index_t run) {
-    for (const tide::Space space : {tide::Space::master, tide::Space::shards, tide::Space::slot, tide::Space::gradients}) {
-      const bool input = collective_.space_bytes(space, tide::Rank{static_cast<tide::index_t>(rank)}) > 0 &&
-                         (space != tide::Space::slot || collective_.own == tide::OwnBlock::in_place);
-      if (!input) continue;
-      Image image = oracle_.input(space, static_cast<tide::index_t>(rank), std::max<tide::index_t>(run, 0));
-      if (run < 0) std::fill(image.bytes.begin(), image.bytes.end(), std::byte{0x3C});
-      write(rank, space, image);
+  void fill(std::size_t rank, index_t run) {
+    const Bytes& bytes = oracle_.input(static_cast<index_t>(rank), std::max<index_t>(run, 0));
+    Guarded& input = memory(rank, oracle_.input_space());
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (!oracle_.fills(static_cast<index_t>(rank), i)) continue;
+      *input.at(static_cast<index_t>(i)) = run < 0 ? std::byte{0x3C} : bytes[i];
+    }
+    for (std::size_t p = 0; p < ranks_[rank].table.size(); ++p) {
+      Guarded& own = ranks_[rank].table[p];
+      std::copy_n(input.at(table_starts_[p]), own.all.size() - 2 * guard, own.at(0));
     }
   }
 
-  void write(std::size_t rank, tide::Space space, const Image& image) {
-    Guarded& memory = ranks_[rank].spaces[static_cast<std::size_t>(space)][0];
-    for (std::size_t i = 0; i < image.bytes.size(); ++i) {
-      if (image.belongs[i]) *memory.at(static_cast<tide::index_t>(i)) = image.bytes[i];
-    }
-    if (space != tide::Space::gradients) return;
-    std::size_t p = 0;
-    collective_.layout.for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
-      Guarded& own = ranks_[rank].table[p++];
-      const tide::index_t first = piece.start[static_cast<std::size_t>(tide::Buffer::gradients)];
-      std::memcpy(own.at(0), image.bytes.data() + first, own.all.size() - 2 * guard);
-    });
-  }
-
-  void compare(const Actor& actor, tide::Space space, const Image& image) {
-    Guarded& memory = ranks_[actor.rank].spaces[static_cast<std::size_t>(space)][0];
-    for (std::size_t i = 0; i < image.bytes.size() && problem_.empty(); ++i) {
-      const auto at = static_cast<tide::index_t>(i);
-      if (image.belongs[i] ? *memory.at(at) == image.bytes[i] : *memory.at(at) == poison) continue;
+  void compare(const Actor& actor, tide::Space space, const Bytes& bytes) {
+    Guarded& found = memory(actor.rank, space);
+    for (std::size_t i = 0; i < bytes.size() && problem_.empty(); ++i) {
+      if (*found.at(static_cast<index_t>(i)) == bytes[i]) continue;
       problem_ = "rank " + std::to_string(actor.rank) + ", run " + std::to_string(actor.run) + ": " +
                  std::string(tide::name(space)) + " byte " + std::to_string(i) + " is wrong";
     }
@@ -288,33 +285,33 @@ class Interpreter {
   bool do_slice(Actor& actor, const tide::Op& op, Random& random) {
     if (op.kind == tide::OpKind::wait) return true;
     if (op.kind == tide::OpKind::signal) {
-      tide::index_t& word = ranks_[static_cast<std::size_t>(op.peer)].words[static_cast<std::size_t>(op.word())];
-      const tide::index_t value = actor.run * op.per_run() + op.value();
+      index_t& word = ranks_[static_cast<std::size_t>(op.peer)].words[static_cast<std::size_t>(op.word())];
+      const index_t value = actor.run * op.per_run() + op.value();
       if (value <= word) problem_ = "rank " + std::to_string(actor.rank) + " sets a word back to " + std::to_string(value);
       word = value;
       return true;
     }
     const bool typed = op.kind == tide::OpKind::reduce || op.kind == tide::OpKind::cast;
-    const tide::index_t unit = typed ? static_cast<tide::index_t>(tide::size_bytes(kernel(op).input)) : 1;
+    const index_t unit = typed ? static_cast<index_t>(tide::size_bytes(kernel(op).input)) : 1;
     if (actor.done == 0) actor.backwards = random.once_in(3);
-    tide::index_t left = op.bytes() - actor.done;
+    index_t left = op.bytes() - actor.done;
     if (!random.once_in(3)) {  // a row, or a few elements of it
-      const tide::index_t in_row = op.width - actor.done % op.width;
+      const index_t in_row = op.width - actor.done % op.width;
       left = random.once_in(2) ? in_row : std::min(in_row, unit * random.between(1, 5));
     }
-    for (const tide::index_t end = actor.done + left; actor.done < end;) {
-      const tide::index_t count = std::min(end - actor.done, op.width - actor.done % op.width);
-      const tide::index_t row = actor.done / op.width;
-      move(actor.rank, op, actor.backwards ? static_cast<tide::index_t>(op.rows) - 1 - row : row, actor.done % op.width, count);
+    for (const index_t end = actor.done + left; actor.done < end;) {
+      const index_t count = std::min(end - actor.done, op.width - actor.done % op.width);
+      const index_t row = actor.done / op.width;
+      move(actor.rank, op, actor.backwards ? static_cast<index_t>(op.rows) - 1 - row : row, actor.done % op.width, count);
       actor.done += count;
     }
     return actor.done == op.bytes();
   }
 
   /// `count` bytes of a row, from its byte `from` on.
-  void move(std::size_t rank, const tide::Op& op, tide::index_t row, tide::index_t from, tide::index_t count) {
-    const std::byte* source = address(rank, op.source, op.source_offset + row * tide::index_t{op.source_pitch} + from);
-    const tide::index_t target = op.target_offset + row * tide::index_t{op.target_pitch};
+  void move(std::size_t rank, const tide::Op& op, index_t row, index_t from, index_t count) {
+    const std::byte* source = address(rank, op.source, op.source_offset + row * index_t{op.source_pitch} + from);
+    const index_t target = op.target_offset + row * index_t{op.target_pitch};
     switch (op.kind) {
       case tide::OpKind::copy:
         std::memmove(address(static_cast<std::size_t>(op.peer), op.target, target + from), source, static_cast<std::size_t>(count));
@@ -325,9 +322,9 @@ class Interpreter {
         }
         break;
       case tide::OpKind::cast: {
-        const auto size = static_cast<tide::index_t>(tide::size_bytes(kernel(op).output));
-        for (tide::index_t i = 0; i < count / 4; ++i) {
-          store(kernel(op).output, load(tide::Element::f32, source + 4 * i), address(rank, op.target, target + (from / 4 + i) * size));
+        const auto size = static_cast<index_t>(tide::size_bytes(kernel(op).output));
+        for (index_t i = 0; i < count / 4; ++i) {
+          store(address(rank, op.target, target + (from / 4 + i) * size), kernel(op).output, load(source + 4 * i, Element::f32));
         }
         break;
       }
@@ -336,31 +333,34 @@ class Interpreter {
     }
   }
 
-  void sum(std::size_t rank, const tide::Op& op, tide::index_t row, tide::index_t from, tide::index_t count,
-           const std::byte* source, tide::index_t target) {
+  void sum(std::size_t rank, const tide::Op& op, index_t row, index_t from, index_t count,
+           const std::byte* source, index_t target) {
     const tide::Kernel& kernel = this->kernel(op);
-    const auto size = static_cast<tide::index_t>(tide::size_bytes(kernel.input));
+    const auto size = static_cast<index_t>(tide::size_bytes(kernel.input));
     const tide::InboxShape& inbox = collective_.inbox;
-    for (tide::index_t i = 0; i < count / size; ++i) {
+    for (index_t i = 0; i < count / size; ++i) {
       std::vector<float> leaves;
-      const tide::index_t piece = op.extra_offset + row * (op.target_pitch / 4) * inbox.element_bytes + from + i * size;
-      for (tide::index_t k = 0; k + 1 < kernel.inputs; ++k) {
-        leaves.push_back(load(kernel.input, address(rank, op.extra, piece + k * inbox.piece_bytes())));
+      const index_t piece = op.extra_offset + row * (op.target_pitch / 4) * inbox.element_bytes + from + i * size;
+      for (index_t k = 0; k + 1 < kernel.inputs; ++k) {
+        leaves.push_back(load(address(rank, op.extra, piece + k * inbox.piece_bytes()), kernel.input));
       }
-      leaves.insert(leaves.begin() + op.peer, load(kernel.input, source + i * size));
+      leaves.insert(leaves.begin() + op.peer, load(source + i * size, kernel.input));
       std::byte* output = address(rank, op.target, target + (from / size + i) * 4);
-      const float total = PlanOracle::scale * sum_along_tree(leaves, 0, leaves.size());
+      const float total = rounded(PlanOracle::scale * tree(leaves));
       const bool add = kernel.finish == tide::Finish::accumulate;
-      store(tide::Element::f32, add ? load(tide::Element::f32, output) + total : total, output);
+      store(output, Element::f32, add ? rounded(load(output, Element::f32) + total) : total);
     }
   }
 
   // ---- memory --------------------------------------------------------------------------------------------------------
 
-  [[nodiscard]] std::byte* address(std::size_t rank, tide::Place place, tide::index_t offset) {
+  [[nodiscard]] Guarded& memory(std::size_t rank, tide::Space space) {
+    return ranks_[rank].spaces[static_cast<std::size_t>(space)][0];
+  }
+
+  [[nodiscard]] std::byte* address(std::size_t rank, tide::Place place, index_t offset) {
     if (place.space == tide::Space::gradients && collective_.gradients == tide::GradientSource::table) {
-      const tide::Piece piece = collective_.layout.piece(tide::ParameterIndex{place.parameter}, tide::Rank{0});
-      return ranks_[rank].table[place.parameter].at(offset - piece.start[static_cast<std::size_t>(tide::Buffer::gradients)]);
+      return ranks_[rank].table[place.parameter].at(offset - table_starts_[place.parameter]);
     }
     return ranks_[rank].spaces[static_cast<std::size_t>(place.space)][place.instance].at(offset);
   }
@@ -388,6 +388,8 @@ class Interpreter {
   const tide::Collective& collective_;
   std::span<const tide::Plan> plans_;
   const PlanOracle& oracle_;
+  std::vector<index_t> table_starts_;  // of each gradient in static storage
+  std::vector<index_t> table_ends_;
   std::vector<RankMemory> ranks_;
   std::vector<Actor> actors_;
   std::string problem_;

@@ -1,214 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The oracle of plans: what the caller puts into the memories before each run of a collective, and what has to be there
-// afterwards. Where an element lies is the layout oracle's word, not the library's; a sum is the tree, as one reads it.
+// The oracle of plans: what the caller puts into the memories before each of several runs of a collective, and what has
+// to be there afterwards, with other data in every run.
 
 #pragma once
 
-#include <tide/element/convert.hpp>
 #include <tide/plan/collective.hpp>
 
+#include "support/collective_oracle.hpp"
 #include "support/oracle.hpp"
-#include "support/seeds.hpp"
+#include "support/sums.hpp"
+#include "support/values.hpp"
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 namespace tide_test {
 
-/// What bytes hold that nobody has written.
-inline constexpr std::byte poison{0xA5};
-
-/// A memory as it has to be: bytes, and which of them belong to a parameter.
-struct Image {
-  std::vector<std::byte> bytes;
-  std::vector<bool> belongs;
-
-  explicit Image(tide::index_t size) : bytes(static_cast<std::size_t>(size), poison), belongs(bytes.size(), false) {}
-  void put(tide::index_t at, const std::byte* from, tide::index_t count) {
-    for (tide::index_t i = 0; i < count; ++i) {
-      bytes[static_cast<std::size_t>(at + i)] = from[i];
-      belongs[static_cast<std::size_t>(at + i)] = true;
-    }
-  }
-};
-
-/// Calls f(type{}) with the C++ type of an element.
-template <class F>
-void with_type(tide::Element element, F f) {
-  switch (element) {
-    case tide::Element::bf16: return f(tide::bf16{});
-    case tide::Element::f16: return f(tide::f16{});
-    case tide::Element::f32: return f(float{});
-    case tide::Element::f64: return f(double{});
-    case tide::Element::f8_e4m3: return f(tide::f8_e4m3{});
-    case tide::Element::f8_e5m2: return f(tide::f8_e5m2{});
-  }
-}
-
-inline float load(tide::Element element, const std::byte* from) {
-  float value = 0;
-  with_type(element, [&](auto typed) {
-    std::memcpy(&typed, from, sizeof typed);
-    value = tide::convert<float>(typed);
-  });
-  return value;
-}
-
-inline void store(tide::Element element, float value, std::byte* to) {
-  with_type(element, [&](auto typed) {
-    typed = tide::convert<decltype(typed)>(value);
-    std::memcpy(to, &typed, sizeof typed);
-  });
-}
-
-/// sum[first, last) of the summation tree, each addition rounded on its own.
-inline float sum_along_tree(const std::vector<float>& leaves, std::size_t first, std::size_t last) {
-  if (last - first == 1) return leaves[first];
-  std::size_t left = 1;
-  while (2 * left < last - first) left *= 2;
-  const volatile float a = sum_along_tree(leaves, first, first + left);
-  const volatile float b = sum_along_tree(leaves, first + left, last);
-  return a + b;
-}
-
-/// Inputs and results of consecutive runs with changing data.
 class PlanOracle {
  public:
-  /// The scale of a reduce: a power of two, so that it does not matter how a compiler rounds scale * sum + output.
-  static constexpr float scale = 0.25F;
+  /// The scale of a reduce.
+  static constexpr float scale = 0.3F;
 
-  PlanOracle(const tide::Collective& collective, tide::index_t runs, std::uint64_t seed)
-      : collective_(collective), places_(oracle::places(collective.layout.group, collective.ranks())) {
-    Random random(seed);
-    const bool gather = collective.operation == tide::Operation::gather;
-    for (tide::index_t run = 0; run < runs; ++run) {
-      gather ? make_gather(random) : make_reduce(random);
+  PlanOracle(const tide::Collective& collective, index_t runs, std::uint64_t seed)
+      : own_(collective.own), gather_(collective.operation == tide::Operation::gather) {
+    const CollectiveOracle oracle(collective.layout);
+    const bool cast = own_ == tide::OwnBlock::cast;
+    for (index_t r = 0; r < collective.ranks(); ++r) {
+      if (gather_) own_bytes_.push_back(own_bytes(collective.layout, r));
+      if (!gather_) first_output_.push_back(oracle.initial(r, seed));
+    }
+    for (index_t run = 0; run < runs; ++run) {
+      const std::uint64_t s = seed + static_cast<std::uint64_t>(run);
+      Run& now = runs_.emplace_back();
+      if (gather_) now.slot = oracle.slot(s, cast ? Source::masters : Source::shards);
+      for (index_t r = 0; r < collective.ranks(); ++r) {
+        now.inputs.push_back(!gather_                          ? oracle.gradients(r, s)
+                             : cast                            ? oracle.masters(r, s)
+                             : own_ == tide::OwnBlock::in_place ? oracle.own_block(r, s)
+                                                               : oracle.shards(r, s));
+        if (!gather_) now.outputs.push_back(output(collective, oracle, r, run, s));
+      }
     }
   }
 
-  /// What the caller writes into a space of a rank before a run: masters, shards, gradients, or its block of the slot.
-  [[nodiscard]] const Image& input(tide::Space space, tide::index_t rank, tide::index_t run) const {
-    const Run& r = runs_[static_cast<std::size_t>(run)];
-    const auto i = static_cast<std::size_t>(rank);
-    return space == tide::Space::master   ? r.masters[i]
-           : space == tide::Space::shards ? r.shards[i]
-           : space == tide::Space::slot   ? r.own_blocks[i]
-                                          : r.gradients[i];
+  /// The space that the caller fills before a run.
+  [[nodiscard]] tide::Space input_space() const {
+    if (!gather_) return tide::Space::gradients;
+    return own_ == tide::OwnBlock::cast       ? tide::Space::master
+           : own_ == tide::OwnBlock::in_place ? tide::Space::slot
+                                              : tide::Space::shards;
   }
+  [[nodiscard]] const Bytes& input(index_t rank, index_t run) const { return at(at(runs_, run).inputs, rank); }
+  /// Whether the caller writes a byte of its input space: all but those of a slot that are not its own.
+  [[nodiscard]] bool fills(index_t rank, std::size_t byte) const {
+    return input_space() != tide::Space::slot || at(own_bytes_, rank)[byte];
+  }
+
   /// What every slot has to hold after a run.
-  [[nodiscard]] const Image& slot(tide::index_t run) const { return runs_[static_cast<std::size_t>(run)].slot[0]; }
-  /// What a rank's output holds before the first run, and after a run.
-  [[nodiscard]] const Image& first_output(tide::index_t rank) const { return first_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] const Image& output(tide::index_t rank, tide::index_t run) const {
-    return runs_[static_cast<std::size_t>(run)].outputs[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] const Bytes& slot(index_t run) const { return at(runs_, run).slot; }
+  /// What a rank's output holds before the first run, and has to hold after a run.
+  [[nodiscard]] const Bytes& first_output(index_t rank) const { return at(first_output_, rank); }
+  [[nodiscard]] const Bytes& output(index_t rank, index_t run) const { return at(at(runs_, run).outputs, rank); }
 
  private:
   struct Run {
-    std::vector<Image> masters, shards, own_blocks, gradients, outputs, slot;
+    std::vector<Bytes> inputs;
+    std::vector<Bytes> outputs;
+    Bytes slot;
   };
 
-  [[nodiscard]] const tide::Parameter& parameter(const oracle::Place& place) const {
-    return collective_.layout.group.parameters[place.parameter];
+  template <class T>
+  [[nodiscard]] static const T& at(const std::vector<T>& list, index_t i) {
+    return list[static_cast<std::size_t>(i)];
   }
 
-  /// Bytes of each parameter's element.
-  template <class Which>
-  [[nodiscard]] std::vector<tide::index_t> sizes(Which which) const {
-    std::vector<tide::index_t> list;
-    for (const tide::Parameter& p : collective_.layout.group.parameters) {
-      list.push_back(static_cast<tide::index_t>(tide::size_bytes(which(p))));
-    }
-    return list;
-  }
-
-  /// Empty images of a packed buffer of all ranks, and where its parameters start.
-  struct Packed {
-    std::vector<Image> images;
-    std::vector<std::vector<tide::index_t>> starts;
-  };
-  [[nodiscard]] Packed packed(const std::vector<tide::index_t>& element_bytes) const {
-    Packed all;
-    const bool fsdp2 = collective_.layout.packing.padding == tide::PackingRule::Padding::to_chunk;
-    for (tide::index_t r = 0; r < collective_.ranks(); ++r) {
-      all.starts.push_back(
-          oracle::packed_starts(collective_.layout.group, collective_.ranks(), r, element_bytes, fsdp2));
-      all.images.emplace_back(all.starts.back().back());
-    }
-    return all;
-  }
-
-  void make_gather(Random& random) {
-    const auto element_bytes = sizes([](const tide::Parameter& p) { return p.gathered; });
-    const std::vector<tide::index_t> dense =
-        oracle::dense_starts(collective_.layout.group, element_bytes, collective_.layout.storage_alignment);
-    Packed masters = packed(sizes([](const tide::Parameter&) { return tide::Element::f32; }));
-    Packed shards = packed(element_bytes);
-    Image slot(dense.back());
-    std::vector<Image> own_blocks(static_cast<std::size_t>(collective_.ranks()), Image(dense.back()));
-    for (const oracle::Place& place : places_) {
-      const auto owner = static_cast<std::size_t>(place.owner);
-      const tide::index_t size = element_bytes[place.parameter];
-      std::byte master[4];
-      std::byte gathered[8];
-      store(tide::Element::f32, any_number(random, 20), master);
-      store(parameter(place).gathered, load(tide::Element::f32, master), gathered);
-      masters.images[owner].put(masters.starts[owner][place.parameter] + 4 * place.packed, master, 4);
-      shards.images[owner].put(shards.starts[owner][place.parameter] + size * place.packed, gathered, size);
-      slot.put(dense[place.parameter] + size * place.dense, gathered, size);
-      own_blocks[owner].put(dense[place.parameter] + size * place.dense, gathered, size);
-    }
-    runs_.push_back({masters.images, shards.images, own_blocks, {}, {}, {slot}});
-  }
-
-  void make_reduce(Random& random) {
-    const auto element_bytes = sizes([](const tide::Parameter& p) { return p.gradient; });
-    const std::vector<tide::index_t> dense =
-        oracle::dense_starts(collective_.layout.group, element_bytes, collective_.layout.storage_alignment);
-    Packed outputs = packed(sizes([](const tide::Parameter&) { return tide::Element::f32; }));
-    std::vector<Image> gradients(static_cast<std::size_t>(collective_.ranks()), Image(dense.back()));
-    const bool first = runs_.empty();
-    if (first) first_ = outputs.images;
-    for (const oracle::Place& place : places_) {
-      const tide::index_t size = element_bytes[place.parameter];
-      std::vector<float> leaves;
-      for (Image& image : gradients) {
-        std::byte gradient[8];
-        store(parameter(place).gradient, any_number(random, size == 1 ? 5 : 20), gradient);
-        image.put(dense[place.parameter] + size * place.dense, gradient, size);
-        leaves.push_back(load(parameter(place).gradient, gradient));
+  /// Which bytes of a slot are of the rank's own block.
+  [[nodiscard]] static std::vector<bool> own_bytes(const tide::LayoutView& layout, index_t rank) {
+    std::vector<index_t> sizes;
+    for (const tide::Parameter& p : layout.group.parameters) sizes.push_back(static_cast<index_t>(size_bytes(p.gathered)));
+    const std::vector<index_t> starts = oracle::dense_starts(layout.group, sizes, layout.storage_alignment);
+    std::vector<bool> own(static_cast<std::size_t>(starts.back()), false);
+    for (const oracle::Place& place : oracle::places(layout.group, layout.mesh.ranks())) {
+      for (index_t byte = 0; byte < sizes[place.parameter] && place.owner == rank; ++byte) {
+        own[static_cast<std::size_t>(starts[place.parameter] + place.dense * sizes[place.parameter] + byte)] = true;
       }
-      const auto owner = static_cast<std::size_t>(place.owner);
-      const tide::index_t at = outputs.starts[owner][place.parameter] + 4 * place.packed;
-      std::byte number[4];
-      if (first) {
-        store(tide::Element::f32, any_number(random, 20), number);
-        first_[owner].put(at, number, 4);
-      }
-      const Image& last = first ? first_[owner] : runs_.back().outputs[owner];
-      const float before = load(tide::Element::f32, &last.bytes[static_cast<std::size_t>(at)]);
-      const float sum = scale * sum_along_tree(leaves, 0, leaves.size());
-      store(tide::Element::f32, collective_.finish == tide::Finish::accumulate ? before + sum : sum, number);
-      outputs.images[owner].put(at, number, 4);
     }
-    runs_.push_back({{}, {}, {}, gradients, outputs.images, {}});
+    return own;
   }
 
-  /// A number of either sign between 2^-spread and 2^spread: sums of such numbers depend on their order.
-  [[nodiscard]] static float any_number(Random& random, int spread) {
-    const auto mantissa = static_cast<float>(random.between(1 << 23, (1 << 24) - 1));
-    const float value = std::ldexp(mantissa, static_cast<int>(random.between(-spread, spread - 1)) - 23);
-    return random.once_in(2) ? -value : value;
+  /// A rank's output after a run: what the oracle says, added to the output before where the collective accumulates.
+  [[nodiscard]] Bytes output(const tide::Collective& collective, const CollectiveOracle& oracle, index_t rank, index_t run,
+                             std::uint64_t seed) const {
+    const Bytes sum = oracle.output(rank, seed, scale);
+    if (collective.finish == tide::Finish::store) return sum;
+    Bytes output = run == 0 ? first_output(rank) : this->output(rank, run - 1);
+    for (std::size_t i = 0; i + 4 <= output.size(); i += 4) {
+      const Bytes padding(4, poison);
+      if (std::equal(padding.begin(), padding.end(), sum.begin() + static_cast<std::ptrdiff_t>(i))) continue;
+      store(&output[i], Element::f32, rounded(load(&output[i], Element::f32) + load(&sum[i], Element::f32)));
+    }
+    return output;
   }
 
-  tide::Collective collective_;
-  std::vector<oracle::Place> places_;
-  std::vector<Image> first_;
+  tide::OwnBlock own_;
+  bool gather_;
   std::vector<Run> runs_;
+  std::vector<Bytes> first_output_;
+  std::vector<std::vector<bool>> own_bytes_;
 };
 
 }  // namespace tide_test

@@ -24,6 +24,10 @@
 #include <cstddef>
 #include <vector>
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 3)
+#error "tide: NCCL 2.28.3 or newer is required; nccl.h is older."
+#endif
+
 namespace tide::detail {
 
 // "2.28.9"
@@ -33,7 +37,6 @@ namespace tide::detail {
 
 // Refuses a library that lacks what the header promised.
 inline void require_nccl() {
-  static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3), "tide::CudaFabric: NCCL 2.28.3 or newer is required.");
   int loaded = 0;
   check(ncclGetVersion(&loaded), "ncclGetVersion");
   if (loaded >= NCCL_VERSION_CODE) return;

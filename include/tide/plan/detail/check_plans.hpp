@@ -139,10 +139,13 @@ inline void check_plans(const Collective& collective, std::span<const Plan> plan
   index_t ops = 0;
   for (std::size_t p = 0; p < plans.size(); ++p) {
     check_lanes(plans[p], p, collective, report);
-    check_exits(plans[p], p, collective, report);
     ops += static_cast<index_t>(plans[p].ops.size());
   }
   if (ops > (index_t{1} << 29)) report.add(Law::bounds, "the plans have more than 2^29 ops");
+}
+
+inline void check_exits(const Collective& collective, std::span<const Plan> plans, VerifyReport& report) {
+  for (std::size_t p = 0; p < plans.size(); ++p) check_exits(plans[p], p, collective, report);
 }
 
 }  // namespace tide::detail

@@ -26,6 +26,7 @@ namespace tide::detail {
 
   const PieceTable pieces(collective);
   OpCheck(collective, pieces, report).check(plans);
+  check_exits(collective, plans, report);
   if (!report.empty()) return std::move(report).take();
 
   check_incast(plans, report);

@@ -188,8 +188,8 @@ class Replay {
         const bool same = op.kind != OpKind::cast && to.rank == from.rank && to.space == from.space &&
                           to.instance == from.instance && source.offset == target.offset &&
                           source.pitch == target.pitch;
-        if (to.space == Space::slot) check_row(to, at + target.width);
         write(to, at, at + target.width, row_, ParameterIndex{op.target.parameter}, same);
+        if (to.space == Space::slot) check_row(to, at + target.width);
       }
     }
   }

@@ -70,36 +70,37 @@ class ReplayFaults {
                     0)++ == 0;
   }
 
-  void add_race(const AccessConflict& race) {
-    const bool swapped = graph_->run_of(race.earlier) > graph_->run_of(race.later);
-    const NodeIndex a = swapped ? race.later : race.earlier;
-    const NodeIndex b = swapped ? race.earlier : race.later;
-    const bool a_writes = swapped ? race.later_writes : race.earlier_writes;
-    const bool b_writes = swapped ? race.earlier_writes : race.later_writes;
-    const bool next = graph_->run_of(a) != graph_->run_of(b);
-    const std::uint64_t pair = (static_cast<std::uint64_t>(graph_->in_first_run(a)) << 32) | graph_->in_first_run(b);
-    if (raced_.at(2 * pair + (next ? 1 : 0), 0)++ != 0) return;
+  void add_race(AccessConflict race) {
+    const bool next = graph_->run_of(race.earlier) != graph_->run_of(race.later);
+    // In an inbox, a read that found what it should have has to come before the write; else it has to come after it.
+    const bool both_write = race.earlier_writes && race.later_writes;
+    const bool inbox = race.bytes.place.space == Space::inbox;
+    const Law law = next || (inbox && (both_write || race.earlier_writes == race.stale)) ? Law::reuse : Law::order;
+    // First comes what has to come first: the earlier run, the write that a read waits for, the read before a reuse.
+    const bool swapped = next         ? graph_->run_of(race.earlier) > graph_->run_of(race.later)
+                         : both_write ? race.earlier > race.later
+                                      : race.earlier_writes != (law == Law::order);
+    if (swapped) {
+      std::swap(race.earlier, race.later);
+      std::swap(race.earlier_writes, race.later_writes);
+    }
+    const std::uint64_t first_run = graph_->in_first_run(race.earlier);
+    if (raced_.at(2 * ((first_run << 32) | graph_->in_first_run(race.later)) + (next ? 1 : 0), 0)++ != 0) return;
 
     const MemoryRegion region{race.bytes.rank, race.bytes.place.space, race.bytes.place.instance};
-    const ParameterIndex parameter = named_parameter(a, b);
-    const Side first = side(a, region, race.bytes.begin, race.bytes.end, parameter);
-    const Side second = side(b, region, race.bytes.begin, race.bytes.end, parameter);
-    // In an inbox, a read that found what it should have has to come before the write; else it has to come after it.
-    const bool again = region.space == Space::inbox &&
-                       ((race.earlier_writes && race.later_writes) || race.earlier_writes == race.stale);
-    report_->add(next || again ? Law::reuse : Law::order,
-                 who(first) + (a_writes ? " writes " : " reads ") + what(first) + ", unordered with " + who(second) +
-                     ", which " +
-                     (!b_writes  ? "reads them"
-                      : a_writes ? "writes them, too"
-                                 : "overwrites them") +
+    const ParameterIndex parameter = named_parameter(race);
+    const Side first = side(race.earlier, region, race.bytes.begin, race.bytes.end, parameter);
+    const Side second = side(race.later, region, race.bytes.begin, race.bytes.end, parameter);
+    report_->add(law,
+                 who(first) + (race.earlier_writes ? " writes " : " reads ") + what(first) + ", unordered with " +
+                     who(second) + ", which " + (!race.later_writes ? "reads them" : both_write ? "writes them, too" : "overwrites them") +
                      (next ? " in the next run" : ""),
                  first, second);
   }
 
   // The parameter that the ops of a conflict in an inbox name.
-  [[nodiscard]] ParameterIndex named_parameter(NodeIndex a, NodeIndex b) const {
-    for (const NodeIndex v : {a, b}) {
+  [[nodiscard]] ParameterIndex named_parameter(const AccessConflict& race) const {
+    for (const NodeIndex v : {race.earlier, race.later}) {
       const OpGraph::Node node = graph_->decode(v);
       if (node.role == OpGraph::Role::op) return ParameterIndex{graph_->op(node).source.parameter};
     }

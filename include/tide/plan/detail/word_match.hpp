@@ -37,19 +37,24 @@ class WordMatch {
     std::sort(waits_.begin(), waits_.end(), by_word);
   }
 
-  // Judges every word, and makes each wait follow its signal.
+  // Judges every word, then makes each wait follow its signal.
   void match() {
-    std::size_t w = 0;
     for (std::size_t s = 0; s < signals_.size();) {
       const std::span<const Use> signals = group(signals_, s);
-      for (; w < waits_.size() && waits_[w].word < signals[0].word; ++w) unmet(waits_[w], {});
-      const bool good = check(signals);
-      for (; w < waits_.size() && waits_[w].word == signals[0].word; ++w) {
-        if (good) meet(waits_[w], signals);
-      }
+      check(signals);
       s += signals.size();
     }
-    for (; w < waits_.size(); ++w) unmet(waits_[w], {});
+    if (!report_->empty()) return;
+    std::size_t s = 0;
+    for (const Use& wait : waits_) {
+      while (s < signals_.size() && signals_[s].word < wait.word) s += group(signals_, s).size();
+      const std::span<const Use> signals = group(signals_, s);
+      if (signals.empty() || signals[0].word != wait.word) {
+        unmet(wait, {});
+      } else {
+        meet(wait, signals);
+      }
+    }
   }
 
  private:
@@ -83,40 +88,39 @@ class WordMatch {
     report_->add(law, who(first) + " " + text + " " + who(second) + more, side(first), side(second));
   }
 
-  // Whether the signals of a word agree.
-  [[nodiscard]] bool check(std::span<const Use> signals) {
+  // Judges the signals of a word.
+  void check(std::span<const Use> signals) {
     const Use& first = signals[0];
     if (words_.kind(op(first).word()) == WordKind::event && owner(first) != static_cast<index_t>(first.plan)) {
       report_->add(Law::agreement, who(first) + " raises " + name(first) + "; an event is of the own rank",
                    side(first));
-      return false;
+      return;
     }
     for (std::size_t i = 0; i < signals.size(); ++i) {
       const Op& now = op(signals[i]);
       if (signals[i].plan != first.plan || now.lane != op(first).lane) {
         fault(Law::agreement, first, "and", signals[i], " both raise " + name(first) + "; a word has one source");
-        return false;
+        return;
       }
       if (now.rows != op(first).rows) {
         fault(Law::agreement, first,
               "lets " + name(first) + " grow by " + std::to_string(op(first).rows) + " in a run,", signals[i],
               " by " + std::to_string(now.rows));
-        return false;
+        return;
       }
       if (now.value() < 1 || now.value() > now.per_run()) {
         report_->add(Law::progress,
                      who(signals[i]) + " raises " + name(first) + " to " + std::to_string(now.value()) +
                          "; in a run it goes from 1 to " + std::to_string(now.per_run()),
                      side(signals[i]));
-        return false;
+        return;
       }
       if (i > 0 && now.value() <= op(signals[i - 1]).value()) {
         fault(Law::progress, signals[i], "raises " + name(first) + " to " + std::to_string(now.value()) + " after",
               signals[i - 1], " raised it to " + std::to_string(op(signals[i - 1]).value()) + "; words only grow");
-        return false;
+        return;
       }
     }
-    return true;
   }
 
   void meet(const Use& wait, std::span<const Use> signals) {
