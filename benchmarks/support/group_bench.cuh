@@ -62,7 +62,7 @@ class GroupBench {
         name_(std::move(name)),
         stock_(group.view(), rank_, group.inputs(), stock[rank_], Kind::stock),
         symmetric_(group.view(), rank_, group.inputs(), symmetric[rank_], Kind::symmetric),
-        landing_(group.shard_bytes()) {
+        landing_(group.view().max_bytes(tide::Buffer::shards)) {
     int device = 0;
     must(cudaGetDevice(&device), "cudaGetDevice");
     must(cudaDeviceGetAttribute(&sms_, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");

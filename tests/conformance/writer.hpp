@@ -54,6 +54,7 @@ inline constexpr auto single_row = tide::group(tide::param<tide::bf16>("row", {1
   return {};
 }
 
+// snippet: laws-of-writers
 /// The three laws for one collective, made twice by `make`.
 template <class Make>
 void check_writer(const Make& make) {
@@ -62,5 +63,6 @@ void check_writer(const Make& make) {
   CHECK(planned.plans == make().plans);
   CHECK(first_idle_op(planned) == "");
 }
+// end: laws-of-writers
 
 }  // namespace tide_test

@@ -40,17 +40,23 @@ std::vector<std::string> errors_with(tide::HostOptions options) {
   });
 }
 
-/// How many ops a rank's plans have, and where they are: (label, position).
+struct Place {
+  std::string label;
+  index_t seq;
+  auto operator<=>(const Place&) const = default;
+};
+
+/// Where the ops of a rank's plans are.
 template <class Transport>
-std::set<std::pair<std::string, index_t>> ops_of(index_t rank) {
-  std::set<std::pair<std::string, index_t>> ops;
+std::set<Place> ops_of(index_t rank) {
+  std::set<Place> ops;
   std::mutex mutex;
   const Block layout = fabric_suite::block_on(ranks);
   const CollectiveOracle oracle(layout.view());
   HostRanks all;
   all.options.hook = [&](const tide::HostHookPoint& point) -> std::optional<std::string> {
     const std::lock_guard lock(mutex);
-    if (point.rank.value == rank && point.run == 1) ops.emplace(point.label, point.seq);
+    if (point.rank.value == rank && point.run == 1) ops.insert({std::string(point.label), point.seq});
     return std::nullopt;
   };
   check_no_error(errors_of(all, ranks, [&](tide::HostFabric& fabric) {
@@ -75,38 +81,56 @@ TEST_CASE_TEMPLATE("HostFabric: an op that fails, whichever it is, is named by a
   for (const index_t rank : {0, 1, 2}) {
     const auto ops = ops_of<Transport>(rank);
     REQUIRE(ops.size() > 15);
-    for (const auto& [label, seq] : ops) {
+    for (const Place& place : ops) {
       CAPTURE(rank);
-      CAPTURE(label);
-      CAPTURE(seq);
+      CAPTURE(place.label);
+      CAPTURE(place.seq);
       tide::HostOptions options;
-      options.hook = [rank, label = label, seq = seq](const tide::HostHookPoint& point) -> std::optional<std::string> {
-        const bool here = point.rank.value == rank && point.label == label && point.run == 1 && point.seq == seq;
+      options.hook = [rank, place](const tide::HostHookPoint& point) -> std::optional<std::string> {
+        const bool here =
+            point.rank.value == rank && point.label == place.label && point.run == 1 && point.seq == place.seq;
         return here ? std::optional<std::string>("a test says so") : std::nullopt;
       };
       check_same_error(errors_with<Transport>(options),
-                       {"tide::HostFabric: " + label + ", step 1, rank " + std::to_string(rank) + ", lane ",
-                        ", op " + std::to_string(seq) + " (", "failed: a test says so"});
+                       {"tide::HostFabric: " + place.label + ", step 1, rank " + std::to_string(rank) + ", lane ",
+                        ", op " + std::to_string(place.seq) + " (", "failed: a test says so"});
     }
   }
 }
 
 TEST_CASE("HostFabric: a rank that stops before an op, whichever it is, becomes a deadline error of all") {
-  const index_t rank = 1;
+  struct Case {
+    tide::HostLanes lanes;
+    Place place;
+    std::vector<std::string> texts{};
+  };
+  std::vector<Case> cases;
   for (const tide::HostLanes lanes : {tide::HostLanes::separate, tide::HostLanes::merged}) {
-    for (const auto& [label, seq] : ops_of<tide::UnicastTransport>(rank)) {
-      CAPTURE(label);
-      CAPTURE(seq);
-      tide::HostOptions options{.deadline = fabric_suite::soon / 6, .lanes = lanes};
-      options.hook = [label = label, seq = seq](const tide::HostHookPoint& point) -> std::optional<std::string> {
-        if (point.rank.value == rank && point.label == label && point.run == 1 && point.seq == seq) {
-          std::this_thread::sleep_for(fabric_suite::soon / 2);
-        }
-        return std::nullopt;
-      };
-      const auto texts = errors_with<tide::UnicastTransport>(options);
-      check_same_error(texts, {"the deadline of ", " passed", "rank "});
+    for (const Place& place : ops_of<tide::UnicastTransport>(1)) cases.push_back({lanes, place});
+  }
+  const auto run = [](Case& stopped) {
+    tide::HostOptions options{.deadline = fabric_suite::soon, .lanes = stopped.lanes};
+    options.hook = [&stopped](const tide::HostHookPoint& point) -> std::optional<std::string> {
+      if (point.rank.value == 1 && point.label == stopped.place.label && point.run == 1 &&
+          point.seq == stopped.place.seq) {
+        std::this_thread::sleep_for(2 * fabric_suite::soon);
+      }
+      return std::nullopt;
+    };
+    stopped.texts = errors_with<tide::UnicastTransport>(options);
+  };
+  constexpr std::size_t at_once = 10;  // clusters share nothing, and these do little but wait
+  for (std::size_t first = 0; first < cases.size(); first += at_once) {
+    std::vector<std::thread> threads;
+    for (std::size_t i = first; i < std::min(first + at_once, cases.size()); ++i) {
+      threads.emplace_back(run, std::ref(cases[i]));
     }
+    for (std::thread& thread : threads) thread.join();
+  }
+  for (const Case& stopped : cases) {
+    CAPTURE(stopped.place.label);
+    CAPTURE(stopped.place.seq);
+    check_same_error(stopped.texts, {"the deadline of " + fabric_suite::soon_text + " passed", "rank "});
   }
 }
 

@@ -79,6 +79,7 @@ TEST_CASE("Gradients: a reduce of nothing but missing gradients may follow at on
     Checks<HostRanks> checks;
     fabric.init();
     tide::HostStream stream = fabric.stream();
+    HostRanks::write(stream, second.data(), oracle.initial(fabric.rank().value, 1));  // poison between the shards
     const tide::ReduceTicket first = reduce.start(From::storage, 1, stream);
     for (index_t p = 0; p < 4; ++p) reduce.storage().missing(tide::ParameterIndex{p});
     const tide::ShardsView<Layout, tide::Buffer::masters> into(second.data(), layout, fabric.rank());

@@ -120,6 +120,7 @@ TEST_CASE("broken plans: a violation has both ops with their bytes") {
   CHECK(v.second.bytes == v.first.bytes);
 }
 
+// snippet: broken-plan
 TEST_CASE("broken plans: a dropped wait for a ready slot lets the next run overwrite what is being read") {
   check_broken(
       gather(), [](Planned& p) { drop(p.plans[0], find(p.plans[0], on_word(p, OpKind::wait, WordKind::ready))); },
@@ -127,6 +128,7 @@ TEST_CASE("broken plans: a dropped wait for a ready slot lets the next run overw
       {"the caller of rank 1 reads slot bytes [0, 16) of 'w' of rank 1", "rank 0, push 1, op",
        "(copy), which overwrites them in the next run"});
 }
+// end: broken-plan
 
 TEST_CASE("broken plans: a missing ready handshake") {
   check_broken(

@@ -36,6 +36,7 @@ TEST_CASE("tree_sum: cuts a range at the largest power of two below its length")
   CHECK(written(7) == "(((0+1)+(2+3))+((4+5)+6))");
 }
 
+// snippet: tree-over-nodes
 TEST_CASE("tree_sum: nodes of a power of two continue the same tree over nodes") {
   for (const index_t node : {1, 2, 4, 8}) {
     for (const index_t nodes : {1, 2, 3, 5, 7, 8}) {
@@ -48,6 +49,7 @@ TEST_CASE("tree_sum: nodes of a power of two continue the same tree over nodes")
     }
   }
 }
+// end: tree-over-nodes
 
 TEST_CASE("tree_sum: nodes of three ranks make another tree, fixed by the mesh") {
   const Written split = tree_sum(0, 2, [&](index_t n) {

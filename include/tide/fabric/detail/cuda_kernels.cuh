@@ -96,6 +96,19 @@ __device__ inline int row_of(const CudaLaunch& launch, std::int64_t tile) {
   return low;
 }
 
+// The row of the tile that a CTA is at. Tiles come in order, so the search, a chain of loads that each wait for the last,
+// is made only where a row ends.
+struct RowCursor {
+  CudaRow row{};
+  std::int64_t end = 0;  // the first tile behind the row
+
+  __device__ void seek(const CudaLaunch& launch, std::int64_t tile) {
+    if (tile < end) return;
+    row = launch.rows[row_of(launch, tile)];
+    end = row.first_tile + ceil_div(row.elements, cuda_tile);
+  }
+};
+
 // Four elements that lie together, read with one access where they are aligned to their size.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
@@ -190,8 +203,10 @@ __device__ inline void store4(float* to, const float (&sums)[4], float scale) {
 template <class In, int N, bool Accumulate>
 TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunch launch) {
   const Residency residency(launch.residency);
+  RowCursor cursor;
   for (std::int64_t tile = blockIdx.x; tile < launch.tiles; tile += gridDim.x) {
-    const CudaRow row = launch.rows[row_of(launch, tile)];
+    cursor.seek(launch, tile);
+    const CudaRow& row = cursor.row;
     const void* base = launch.table != nullptr ? launch.table[row.parameter] : launch.source;
     SumInputs<In> in{static_cast<const In*>(base) + row.source,
                      launch.pieces + row.piece * static_cast<std::int64_t>(sizeof(In)), launch.piece_stride,
@@ -248,8 +263,10 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
 template <class To>
 TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) cast_kernel(CudaLaunch launch) {
   const Residency residency(launch.residency);
+  RowCursor cursor;
   for (std::int64_t tile = blockIdx.x; tile < launch.tiles; tile += gridDim.x) {
-    const CudaRow row = launch.rows[row_of(launch, tile)];
+    cursor.seek(launch, tile);
+    const CudaRow& row = cursor.row;
     const float* in = reinterpret_cast<const float*>(launch.source) + row.source;
     To* out = reinterpret_cast<To*>(launch.target) + row.target;
     const std::int64_t begin = (tile - row.first_tile) * cuda_tile;

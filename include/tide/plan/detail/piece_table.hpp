@@ -41,6 +41,12 @@ class PieceTable {
     return space_bytes_[static_cast<std::size_t>(rank.value)][static_cast<std::size_t>(space)];
   }
 
+  // Whether any rank has bytes of a space.
+  [[nodiscard]] bool any_bytes(Space space) const noexcept {
+    return std::any_of(space_bytes_.begin(), space_bytes_.end(),
+                       [space](const auto& bytes) { return bytes[static_cast<std::size_t>(space)] > 0; });
+  }
+
   [[nodiscard]] std::span<const Piece> pieces(Rank rank) const noexcept {
     return pieces_[static_cast<std::size_t>(rank.value)];
   }

@@ -40,7 +40,8 @@ class ReplayMemory {
     std::size_t stride = 0;
     for (std::size_t s = 0; s < space_count; ++s) {
       first_[s] = stride;
-      instances_[s] = static_cast<std::size_t>(collective.space_instances(static_cast<Space>(s)));
+      const bool there = pieces.any_bytes(static_cast<Space>(s));
+      instances_[s] = there ? static_cast<std::size_t>(collective.space_instances(static_cast<Space>(s))) : 0;
       stride += s == static_cast<std::size_t>(Space::signals) ? 0 : instances_[s];
     }
     stride_ = stride;
