@@ -33,20 +33,21 @@ and prints times and costs beside those of the flat path: what FSDP2 does, on th
   MODEL, --model NAME             a model that tide knows; llama3.1-8b if not given
   --model-file F.json             a model from a file
   --group NAME                    a unit of it; by default the one that it has most often: the block
-  --list                          prints models and their units, and does no more
-  --ranks N                       4 if not given
+  --list                          prints the models and their units, and does no more
+  --ranks N                       1 to 256, 4 if not given
   --seed N                        of weights and gradients, 1 if not given
-  --source shards|masters         gathers shards as they travel, or casts them from f32 masters first (so does the flat path)
+  --source shards|masters         what is gathered: shards as they travel, or f32 masters, which tide and flat path cast
   --transport unicast|multicast   of tide's gather
-  --lanes separate|merged         a thread for each lane of a rank, or one for all; the flat path has one a rank
-  --samples N                     how often each is timed, tide and flat in turns; 5 if not given
+  --lanes separate|merged         a thread for each lane of a rank, or one for all; merged from 17 ranks on, if not given
+  --samples N                     how often each is timed, tide and flat in turns, behind one warm-up; 5 if not given
   --no-flat                       leaves the flat path out
   --deadline-ms N                 of every wait, 60000 if not given
-  --json FILE                     writes JSON, too; - is standard output, which the table then leaves alone
-  --flip-bit gather|reduce        spoils a result before it is checked, to show that this is seen
+  --json FILE                     writes JSON, too; - is standard output, and the table is left out
+  --flip-bit gather|reduce        spoils a result before it is compared, to show that this is seen
 
-Buffer bytes are those of all ranks: what an operation needs beside its inputs and f32 results. The bound is that of
-tide's plan on a machine that copies as fast as this one was seen to.
+Times are those of all ranks together. Bytes written, copies and buffer bytes are sums over ranks; buffers are what an
+operation needs beside its inputs and f32 results. The bound is the time that tide's plan needs at least on a machine
+that copies as fast as this one did at its best.
 
   exit code  0 right, 1 a result is wrong, 2 bad usage, 3 an error, named on standard error
 )";
@@ -101,6 +102,8 @@ Options parse(const Args& args) {
   options.pair.flat = !args.has("--no-flat");
   options.pair.seed = static_cast<std::uint64_t>(args.number("--seed", 1, 0, INT64_MAX));
   options.pair.host.lanes = static_cast<tide::HostLanes>(args.choice("--lanes", {"separate", "merged"}));
+  if (!args.has("--lanes") && options.ranks > 16) options.pair.host.lanes = tide::HostLanes::merged;
+  options.pair.host.memory_bytes = available_memory();
   options.pair.host.deadline = std::chrono::milliseconds(args.number("--deadline-ms", 60'000, 1, INT32_MAX));
   options.model = chosen_model(args);
   options.unit = chosen_unit(args, options.model);
@@ -126,7 +129,7 @@ struct Row {
   index_t bytes_written = 0;
   index_t copies = 0;
   index_t buffer_bytes = 0;
-  double bound_seconds = 0;  ///< 0 where there is none
+  PlanFile file{};  ///< of tide's rows: what has a bound
 
   void cost(const FlatCost& flat) {
     bytes_written = flat.bytes_written;
@@ -137,14 +140,23 @@ struct Row {
 
 struct Report {
   index_t checked_bytes = 0;
-  double copied_per_second = 0;
+  CopyRate rate;
   std::vector<Row> rows;
+
+  /// The least time that a row's plans need, in seconds; 0 where there are none.
+  [[nodiscard]] double bound(const Row& row) const {
+    if (row.file.plans.empty()) return 0;
+    const tide::Machine machine = tide::machines::cpu(rate.bytes_per_second());
+    return tide::lower_bound(row.file.collective, row.file.plans, machine).seconds;
+  }
 };
 
 /// Counts what the plans of tide's operation do, and compares the count with the formula of plan/tally.hpp.
 /// @throws WrongResult
-void count(Row& row, const PlanFile& file, index_t formula) {
-  const tide::Tally tally = tide::tally(file.collective, file.plans);
+void count(Row& row, const Options& options, PlanChoices choices, index_t formula) {
+  choices.mesh = {1, options.ranks};
+  row.file = make_plans(options.model.name, options.unit.name, options.unit.parameters, choices);
+  const tide::Tally tally = tide::tally(row.file.collective, row.file.plans);
   row.bytes_written = tally.bytes_written;
   row.copies = tally.copies;
   if (tally.bytes_written == formula) return;
@@ -152,12 +164,19 @@ void count(Row& row, const PlanFile& file, index_t formula) {
                     std::to_string(formula));
 }
 
+/// Bytes of all parameters, or of all gradients, of one rank.
 [[nodiscard]] index_t group_bytes(const tide::GroupView& group, tide::Element tide::Parameter::*element) {
   index_t bytes = 0;
   for (const tide::Parameter& parameter : group.parameters) {
     bytes += parameter.shape.elements() * static_cast<index_t>(size_bytes(parameter.*element));
   }
   return bytes;
+}
+
+[[nodiscard]] index_t group_elements(const tide::GroupView& group) {
+  index_t elements = 0;
+  for (const tide::Parameter& parameter : group.parameters) elements += parameter.shape.elements();
+  return elements;
 }
 
 template <class Transport>
@@ -167,12 +186,12 @@ void gather(Transport transport, const Options& options, const Progress& progres
   Row tide{"tide.gather"};
   Row flat{"flat.gather"};
   Findings findings;
-  CopyRate rate;
   for (index_t sample = 0; sample <= options.samples; ++sample) {  // number 0 warms up
     progress.say("gather: sample " + std::to_string(sample) + " of " + std::to_string(options.samples));
-    const bool checked = sample == 0 || sample == options.samples;
+    const bool last = sample == options.samples;
+    const bool checked = sample == 0 || last;
     tide.samples_ms.push_back(pair.tide());
-    if (checked && sample > 0 && options.flip == "gather") pair.flip_bit();
+    if (last && options.flip == "gather") pair.flip_bit();
     if (checked) pair.check(findings, "tide gather");
     if (options.pair.flat) {
       if (checked) pair.scribble();
@@ -180,25 +199,20 @@ void gather(Transport transport, const Options& options, const Progress& progres
       if (checked) pair.check(findings, "flat gather");
     }
     findings.require_right();
-    pair.measure_copies(rate);
-    if (sample + 1 >= options.samples) pair.scribble();
+    pair.measure_copies(report.rate);
+    if (sample + 1 == options.samples) pair.scribble();  // the last one is checked again
     pair.release();
   }
   report.checked_bytes += findings.bytes();
-  report.copied_per_second = rate.bytes_per_second();
 
-  const bool multicast = options.transport == TransportChoice::multicast;
-  const bool cast = options.source == FlatGather::Source::masters;
   PlanChoices choices;
-  choices.mesh = {1, options.ranks};
+  const bool cast = options.source == FlatGather::Source::masters;
   choices.transport = options.transport;
   choices.own = cast ? tide::OwnBlock::cast : Transport::own_block;
-  const PlanFile file = make_plans(options.model.name, options.unit.name, options.unit.parameters, choices);
-  const index_t targets = options.ranks + (multicast && cast && options.ranks > 1 ? 1 : 0);
-  count(tide, file, targets * group_bytes(file.parameters.view(), &tide::Parameter::gathered));
+  const bool twice = cast && options.ranks > 1 && options.transport == TransportChoice::multicast;
+  const index_t gathered = group_bytes(options.unit.parameters.view(), &tide::Parameter::gathered);
+  count(tide, options, choices, (options.ranks + (twice ? 1 : 0)) * gathered);
   tide.buffer_bytes = pair.buffer_bytes();
-  tide.bound_seconds =
-      tide::lower_bound(file.collective, file.plans, tide::machines::cpu(rate.bytes_per_second())).seconds;
   report.rows.push_back(std::move(tide));
   if (!options.pair.flat) return;
   flat.cost(pair.flat_cost());
@@ -207,7 +221,7 @@ void gather(Transport transport, const Options& options, const Progress& progres
 
 void reduce(const Options& options, const Progress& progress, Report& report) {
   using Chunks = tide::Chunks<4>;
-  using Bytes = tide::Bytes<(TIDE_INBOX << 20)>;
+  using Bytes = tide::Bytes<(64 << 20)>;
   progress.say("reduce: filling the gradients");
   ReducePair<tide::Ring<Chunks, Bytes>> pair(options.unit.parameters, options.ranks, options.pair);
   Row tide{"tide.reduce"};
@@ -215,30 +229,27 @@ void reduce(const Options& options, const Progress& progress, Report& report) {
   Findings findings;
   for (index_t sample = 0; sample <= options.samples; ++sample) {  // number 0 warms up
     progress.say("reduce: sample " + std::to_string(sample) + " of " + std::to_string(options.samples));
-    const bool checked = sample == 0 || sample == options.samples;
+    const bool last = sample == options.samples;
+    const bool checked = sample == 0 || last;
     if (checked) pair.scribble();
     tide.samples_ms.push_back(pair.tide());
     if (options.pair.flat) flat.samples_ms.push_back(pair.flat());
-    if (checked && sample > 0 && options.flip == "reduce") pair.flip_bit();
+    if (last && options.flip == "reduce") pair.flip_bit();
     if (checked) pair.check(findings);
     if (checked && options.pair.flat) pair.check_flat(findings);
     findings.require_right();
+    pair.measure_copies(report.rate);
   }
   report.checked_bytes += findings.bytes();
 
   PlanChoices choices;
-  choices.mesh = {1, options.ranks};
   choices.operation = tide::Operation::reduce;
   choices.inbox_chunks = Chunks::value;
   choices.inbox_bytes = Bytes::value;
-  const PlanFile file = make_plans(options.model.name, options.unit.name, options.unit.parameters, choices);
-  const index_t gradients = group_bytes(file.parameters.view(), &tide::Parameter::gradient);
-  index_t elements = 0;
-  for (const tide::Parameter& parameter : file.parameters.view().parameters) elements += parameter.shape.elements();
-  count(tide, file, (options.ranks - 1) * gradients + 4 * elements);
+  const tide::GroupView group = options.unit.parameters.view();
+  count(tide, options, choices,
+        (options.ranks - 1) * group_bytes(group, &tide::Parameter::gradient) + 4 * group_elements(group));
   tide.buffer_bytes = pair.buffer_bytes();
-  tide.bound_seconds =
-      tide::lower_bound(file.collective, file.plans, tide::machines::cpu(report.copied_per_second)).seconds;
   report.rows.push_back(std::move(tide));
   if (!options.pair.flat) return;
   flat.cost(pair.flat_cost());
@@ -253,25 +264,26 @@ std::string fixed(double number, int digits) {
 
 void print(const Options& options, const Report& report) {
   const tide::GroupView group = options.unit.parameters.view();
-  index_t elements = 0;
-  for (const tide::Parameter& parameter : group.parameters) elements += parameter.shape.elements();
+  const bool separate = options.pair.host.lanes == tide::HostLanes::separate;
   std::cout << options.unit.name << " of " << options.model.name << ": " << grouped(group.size()) << " parameters, "
-            << grouped(elements) << " elements, on " << options.ranks << " ranks\n"
-            << grouped(report.checked_bytes) << " bytes checked, all right\n\n";
-  Table table({"", "median ms", "best", "bytes written", "copies", "buffer bytes", "of the bound"});
+            << grouped(group_elements(group)) << " elements, on " << options.ranks << " ranks of "
+            << (separate ? options.ranks + 1 : 1) << " threads; the flat path uses one\n"
+            << grouped(report.checked_bytes) << " bytes compared, all right\n\n";
+  Table table({"", "median ms", "best ms", "bytes written", "copies", "buffer bytes", "of the bound"});
   for (const Row& row : report.rows) {
     const double middle = median(row.samples_ms);
+    const double bound = report.bound(row);
     table.add({row.name, fixed(middle, 1), fixed(*std::min_element(row.samples_ms.begin(), row.samples_ms.end()), 1),
                grouped(row.bytes_written), grouped(row.copies), grouped(row.buffer_bytes),
-               row.bound_seconds > 0 ? fixed(100 * row.bound_seconds / (middle / 1e3), 0) + " %" : ""});
+               bound > 0 ? fixed(1e5 * bound / middle, 0) + " %" : ""});
   }
   std::cout << table << '\n';
   for (std::size_t i = 0; i + 1 < report.rows.size() && options.pair.flat; i += 2) {
-    std::cout << report.rows[i].name << " takes "
-              << fixed(median(report.rows[i].samples_ms) / median(report.rows[i + 1].samples_ms), 2) << " of "
-              << report.rows[i + 1].name << "'s time\n";
+    const double share = median(report.rows[i].samples_ms) / median(report.rows[i + 1].samples_ms);
+    std::cout << report.rows[i].name << " takes " << fixed(share, 2) << " of the time of " << report.rows[i + 1].name
+              << '\n';
   }
-  std::cout << "the machine copies " << fixed(report.copied_per_second / 1e9, 1) << " GB/s\n";
+  std::cout << "the machine copies " << fixed(report.rate.bytes_per_second() / 1e9, 1) << " GB/s\n";
 }
 
 void write_json(std::ostream& out, const Options& options, const Report& report) {
@@ -283,7 +295,7 @@ void write_json(std::ostream& out, const Options& options, const Report& report)
                   {"bytes_written", row.bytes_written},
                   {"copies", row.copies},
                   {"buffer_bytes", row.buffer_bytes}};
-    if (row.bound_seconds > 0) entry["bound_ms"] = row.bound_seconds * 1e3;
+    if (!row.file.plans.empty()) entry["bound_ms"] = 1e3 * report.bound(row);
     rows.push_back(std::move(entry));
   }
   const Json json = {{"model", options.model.name},
@@ -291,7 +303,7 @@ void write_json(std::ostream& out, const Options& options, const Report& report)
                      {"ranks", options.ranks},
                      {"seed", options.pair.seed},
                      {"checked_bytes", report.checked_bytes},
-                     {"copied_bytes_per_second", report.copied_per_second},
+                     {"copied_bytes_per_second", report.rate.bytes_per_second()},
                      {"rows", std::move(rows)}};
   out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }

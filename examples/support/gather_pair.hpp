@@ -35,6 +35,9 @@ class GatherPair {
       fabric.init();
       fill(*at(fabric), fabric.rank().value);
     });
+    tide();  // so that the slots are found and can be scribbled on
+    scribble();
+    release();
   }
 
   /// Gathers once; returns milliseconds. The slots are held until `release`.

@@ -92,6 +92,8 @@ class ReducePair {
     });
   }
 
+  void measure_copies(CopyRate& rate) { rate.measure(cluster_, ranks_.front()->copies); }
+
   /// Memory of tide's inboxes on all ranks.
   [[nodiscard]] index_t buffer_bytes() const {
     return Inbox::shape(layout_.view()).bytes() * static_cast<index_t>(ranks_.size());
@@ -106,6 +108,7 @@ class ReducePair {
           reduce(fabric, pair.layout_),
           stream(fabric.stream()) {
       if (pair.options_.flat) flat.emplace(fabric, pair.flat_);
+      copies = CopyRate::reserve(fabric);
     }
 
     tide::Gradients<Layout> gradients;
@@ -113,6 +116,7 @@ class ReducePair {
     tide::ReduceScatter<Layout, tide::CopyEngineReducer<>, tide::SingleNode, Inbox> reduce;
     tide::HostStream stream;
     std::optional<FlatReduce> flat{};
+    index_t copies = 0;
     std::vector<const std::byte*> gradient_at{};  // by parameter
   };
 

@@ -88,4 +88,3 @@
 #include <tide/models/qwen3_30b_a3b.hpp>
 #include <tide/models/registry.hpp>
 #include <tide/models/wan2_2.hpp>
-

@@ -70,9 +70,7 @@ std::string gather_steps(int world, Source, CudaOptions options, int steps) {
         put16(at, static_cast<std::uint16_t>(gpu::hash(std::uint32_t(p), std::uint32_t(e), 0, s)));
       };
       const auto number = [&](index_t p, index_t e) { return gpu::spread(std::uint32_t(p), std::uint32_t(e), 0, s); };
-      const auto cast = [&](index_t p, index_t e, unsigned char* at) {
-        put16(at, convert<bf16>(number(p, e)).bits);
-      };
+      const auto cast = [&](index_t p, index_t e, unsigned char* at) { put16(at, convert<bf16>(number(p, e)).bits); };
       cudaMemset(slots.life().data(SlotIndex{step % 2}), 0xEE, static_cast<std::size_t>(slots.slot_bytes()));
       cudaDeviceSynchronize();
       if constexpr (std::is_same_v<Source, InPlace>) {
@@ -99,9 +97,9 @@ std::string gather_steps(int world, Source, CudaOptions options, int steps) {
         fault = wrong_slot(view, params.data(), bits);
         params.release(stream);
       } else {
-        gpu::upload(masters.data(), gpu::fill(view, Buffer::masters, fabric.rank(), [&](index_t p, index_t e, unsigned char* at) {
-                      put32(at, number(p, e));
-                    }));
+        gpu::upload(masters.data(),
+                    gpu::fill(view, Buffer::masters, fabric.rank(),
+                              [&](index_t p, index_t e, unsigned char* at) { put32(at, number(p, e)); }));
         auto params = gather.enqueue(masters, stream);
         params.complete().synchronize();
         fault = wrong_slot(view, params.data(), cast);
@@ -151,7 +149,8 @@ std::string reduce_steps(int world, bool table, int steps) {
       const auto gradient = [&](index_t p, index_t e, std::uint32_t rank) {
         return convert<bf16>(gpu::spread(std::uint32_t(p), std::uint32_t(e), rank, s));
       };
-      gpu::upload(gradients.data(), gpu::fill(view, Buffer::gradients, fabric.rank(), [&](index_t p, index_t e, unsigned char* at) {
+      gpu::upload(gradients.data(),
+                  gpu::fill(view, Buffer::gradients, fabric.rank(), [&](index_t p, index_t e, unsigned char* at) {
                     put16(at, gradient(p, e, static_cast<std::uint32_t>(fabric.rank().value)).bits);
                   }));
       if (step == 0) {
@@ -159,12 +158,13 @@ std::string reduce_steps(int world, bool table, int steps) {
         cudaDeviceSynchronize();
       }
       for (index_t p = 0; p < view.group.size(); ++p) pointers.set(ParameterIndex{p}, gradients.at(ParameterIndex{p}));
-      const ReduceTicket ticket = table ? reduce.enqueue(pointers, output.view(), stream)
-                                        : reduce.enqueue(gradients, output.view(), stream);
+      const ReduceTicket ticket =
+          table ? reduce.enqueue(pointers, output.view(), stream) : reduce.enqueue(gradients, output.view(), stream);
       ticket.gradients_free.synchronize();
       cudaMemset(gradients.data(), 0x7F, static_cast<std::size_t>(Layout::gradient_bytes));  // free means free
       ticket.shards_ready.synchronize();
-      const auto raw = gpu::download(output.data(), static_cast<std::size_t>(view.bytes(Buffer::output, fabric.rank())));
+      const auto raw =
+          gpu::download(output.data(), static_cast<std::size_t>(view.bytes(Buffer::output, fabric.rank())));
       std::vector<float> got(raw.size() / 4);
       std::memcpy(got.data(), raw.data(), got.size() * 4);
       if (before.empty()) before.assign(got.size(), 0.0F);
@@ -179,8 +179,8 @@ std::string reduce_steps(int world, bool table, int steps) {
           volatile float scaled = tree(leaves, 0, leaves.size()) * scale;
           const float expected = std::is_same_v<Epilogue, Accumulate> ? before[at] + scaled : scaled;
           if (std::memcmp(&got[at], &expected, 4) != 0 && fault.empty()) {
-            fault = "parameter " + std::to_string(piece.parameter.value) + ", element " + std::to_string(e) + ", step " +
-                    std::to_string(step);
+            fault = "parameter " + std::to_string(piece.parameter.value) + ", element " + std::to_string(e) +
+                    ", step " + std::to_string(step);
           }
         }
       });

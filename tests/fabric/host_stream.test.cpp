@@ -33,10 +33,10 @@ TEST_CASE("HostStream: what is enqueued first is done first") {
 }
 
 TEST_CASE("HostStream: only synchronize waits") {
-  OneRank one;
-  tide::HostStream stream = one.fabric.stream();
   std::atomic<bool> go{false};
   std::atomic<bool> done{false};
+  OneRank one;
+  tide::HostStream stream = one.fabric.stream();
   stream.run([&] {
     while (!go) std::this_thread::yield();
     done = true;
@@ -55,10 +55,10 @@ TEST_CASE("HostStream: only synchronize waits") {
 }
 
 TEST_CASE("HostStream: streams run at the same time, and meet at events") {
+  std::atomic<int> present{0};
   OneRank one;
   std::vector<tide::HostStream> streams;
   for (int i = 0; i < 6; ++i) streams.push_back(one.fabric.stream());
-  std::atomic<int> present{0};
   for (tide::HostStream& stream : streams) {
     stream.run([&] {
       ++present;
@@ -106,9 +106,9 @@ TEST_CASE("HostStream: a thousand waits are woken, whoever is faster") {
 }
 
 TEST_CASE("HostStream: a full queue makes the host wait for room") {
+  std::atomic<int> done{0};
   OneRank one;
   tide::HostStream stream = one.fabric.stream();
-  std::atomic<int> done{0};
   HostRanks::occupy(stream, 20ms);
   for (int i = 0; i < 3000; ++i) stream.run([&] { ++done; });
   CHECK(done >= 3000 - 512);
@@ -117,9 +117,9 @@ TEST_CASE("HostStream: a full queue makes the host wait for room") {
 }
 
 TEST_CASE("HostStream: a queue that stays full is an error at the deadline") {
+  std::atomic<bool> go{false};
   OneRank one({.deadline = 50ms});
   tide::HostStream stream = one.fabric.stream();
-  std::atomic<bool> go{false};
   stream.run([&] {
     while (!go) std::this_thread::yield();
   });
@@ -153,9 +153,9 @@ TEST_CASE("HostStream: what a function throws fails the fabric, and later functi
 }
 
 TEST_CASE("HostStream: a function that never ends is an error at the deadline, not a hang") {
+  std::atomic<bool> go{false};
   OneRank one({.deadline = 50ms});
   tide::HostStream stream = one.fabric.stream();
-  std::atomic<bool> go{false};
   stream.run([&] {
     while (!go) std::this_thread::yield();
   });

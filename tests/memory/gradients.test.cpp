@@ -87,6 +87,7 @@ TEST_CASE("Gradients: a reduce of nothing but missing gradients may follow at on
     stream.wait(zeros.shards_ready);
     checks.expect(stream, second.data(),
                   oracle.output(fabric.rank().value, 1, 1, false, [](index_t, std::size_t) { return true; }), "zeros");
+    stream.wait(zeros.gradients_free);  // the read below overwrites the gradients
     reduce.read(first, 1, stream);
     fabric.close();
     wrong[static_cast<std::size_t>(fabric.rank().value)] = reduce.verdict() + checks.verdict();

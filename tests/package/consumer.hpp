@@ -7,7 +7,8 @@
 
 namespace consumer {
 
-inline constexpr auto block = tide::group(tide::param<tide::bf16>("weight", {6, 8}), tide::param<tide::bf16>("bias", {5}));
+inline constexpr auto block =
+    tide::group(tide::param<tide::bf16>("weight", {6, 8}), tide::param<tide::bf16>("bias", {5}));
 
 using Layout = tide::ShardLayout<block, tide::Mesh<1, tide::dynamic>>;
 using Slots = tide::SlotPool<tide::Depth<2>, Layout>;
@@ -50,7 +51,8 @@ inline bool reduce_is_right(Rank& rank, tide::HostFabric& fabric, tide::HostStre
   for (tide::bf16& value : rank.gradients.get<"bias">().elements()) value = tide::bf16(0.0F);
   rank.reduce.enqueue(rank.gradients, rank.sums, stream).shards_ready.synchronize();
   bool right = true;
-  for (const float sum : rank.sums.get<"weight">()) right = right && sum == static_cast<float>(fabric.mesh().ranks() + 1);
+  for (const float sum : rank.sums.get<"weight">())
+    right = right && sum == static_cast<float>(fabric.mesh().ranks() + 1);
   return right;
 }
 

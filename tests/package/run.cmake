@@ -2,7 +2,7 @@
 #
 # Builds and runs the consumer in a fresh folder:
 #
-#   cmake -DHOW=... -DTIDE=<repository> -DVERSION=... -DWORK=<folder> -DCXX=<compiler> -DGENERATOR=... -P run.cmake
+#   cmake -DHOW=... -DTIDE=<repository> -DVERSION=... -DWORK=<folder> -DCXX=<compiler> -DGENERATOR=... -DMAKE=... -P run.cmake
 #
 #   installed     find_package after an install; everything that the consumer has
 #   moved         find_package after the installed folder was moved and all else deleted
@@ -12,7 +12,7 @@
 
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
-set(settings -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Debug)
+set(settings -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Debug)
 
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)

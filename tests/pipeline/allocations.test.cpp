@@ -9,6 +9,7 @@
 #include "conformance/fabric.hpp"
 #include "support/host_ranks.hpp"
 #include "support/random_group.hpp"
+#include "support/sanitizer.hpp"
 
 #include <atomic>
 #include <cstdlib>
@@ -19,7 +20,7 @@ namespace {
 std::atomic<bool> counting{false};
 std::atomic<long> allocations{0};
 
-void* allocate(std::size_t bytes, std::size_t alignment) {
+[[maybe_unused]] void* allocate(std::size_t bytes, std::size_t alignment) {
   if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
@@ -28,9 +29,11 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 }
 
 // Out of line: where GCC 12 sees `free` in an inlined operator delete it takes the operators for mismatched.
-[[gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
+[[maybe_unused, gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
 
 }  // namespace
+
+#if !TIDE_TEST_SANITIZED  // a sanitizer has operators of its own, and Clang links no second ones
 
 void* operator new(std::size_t bytes) { return allocate(bytes, 16); }
 void* operator new[](std::size_t bytes) { return allocate(bytes, 16); }
@@ -48,6 +51,8 @@ void operator delete(void* memory, std::align_val_t) noexcept { release(memory);
 void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+
+#endif
 
 using namespace tide_test;
 
@@ -141,8 +146,12 @@ TEST_CASE("Pipelines: a step allocates nothing, on the calling threads and on th
   counting = true;  // the counter counts
   allocations = 0;
   const auto one = std::make_unique<std::string>(100, 'x');
-  CHECK(allocations >= 2);
   counting = false;
+  if (sanitized) {
+    MESSAGE("a sanitizer has operators of its own: allocations are not counted here");
+  } else {
+    CHECK(allocations >= 2);
+  }
 }
 
 TEST_CASE("Pipelines: a step of a group read at run time allocates nothing") {

@@ -36,7 +36,9 @@ constexpr auto two = tide::group(tide::param<tide::bf16>("w", {6, 4}), tide::par
 constexpr auto long_group = tide::group(tide::param<tide::bf16>("w", {12, 48}), tide::param<tide::bf16>("b", {9}));
 
 Planned gather(index_t ranks = 3) { return planned_gather<tide::UnicastTransport>(two.view(), ranks); }
-Planned reduce(index_t ranks = 3) { return planned_reduce<tide::Ring<Chunks<2>, Bytes<768>>>(long_group.view(), ranks); }
+Planned reduce(index_t ranks = 3) {
+  return planned_reduce<tide::Ring<Chunks<2>, Bytes<768>>>(long_group.view(), ranks);
+}
 
 using Which = std::function<bool(const Op&)>;
 
@@ -47,7 +49,8 @@ Which on_caller(OpKind op) {
   return [op](const Op& o) { return o.kind == op && o.lane == 0; };
 }
 Which on_word(const Planned& planned, OpKind op, WordKind word) {
-  return [&planned, op, word](const Op& o) { return o.kind == op && planned.collective.words().kind(o.word()) == word; };
+  return
+      [&planned, op, word](const Op& o) { return o.kind == op && planned.collective.words().kind(o.word()) == word; };
 }
 
 /// Where the n-th op of a kind is.
@@ -98,11 +101,11 @@ void check_broken(Planned planned, const std::function<void(Planned&)>& break_th
 // ---- order and reuse in a gather -----------------------------------------------------------------------------------
 
 TEST_CASE("broken plans: a dropped wait for arrival lets the caller read too early") {
-  check_broken(
-      gather(), [](Planned& p) { drop(p.plans[2], find(p.plans[2], on_word(p, OpKind::wait, WordKind::arrived))); },
-      Law::order,
-      {"rank 0, push 2, op", "(copy) writes slot bytes [0, 16) of 'w' of rank 2",
-       "unordered with the caller of rank 2, which reads them"});
+  check_broken(gather(),
+               [](Planned& p) { drop(p.plans[2], find(p.plans[2], on_word(p, OpKind::wait, WordKind::arrived))); },
+               Law::order,
+               {"rank 0, push 2, op", "(copy) writes slot bytes [0, 16) of 'w' of rank 2",
+                "unordered with the caller of rank 2, which reads them"});
 }
 
 TEST_CASE("broken plans: a violation has both ops with their bytes") {
@@ -122,24 +125,23 @@ TEST_CASE("broken plans: a violation has both ops with their bytes") {
 
 // snippet: broken-plan
 TEST_CASE("broken plans: a dropped wait for a ready slot lets the next run overwrite what is being read") {
-  check_broken(
-      gather(), [](Planned& p) { drop(p.plans[0], find(p.plans[0], on_word(p, OpKind::wait, WordKind::ready))); },
-      Law::reuse,
-      {"the caller of rank 1 reads slot bytes [0, 16) of 'w' of rank 1", "rank 0, push 1, op",
-       "(copy), which overwrites them in the next run"});
+  check_broken(gather(),
+               [](Planned& p) { drop(p.plans[0], find(p.plans[0], on_word(p, OpKind::wait, WordKind::ready))); },
+               Law::reuse,
+               {"the caller of rank 1 reads slot bytes [0, 16) of 'w' of rank 1", "rank 0, push 1, op",
+                "(copy), which overwrites them in the next run"});
 }
 // end: broken-plan
 
 TEST_CASE("broken plans: a missing ready handshake") {
-  check_broken(
-      gather(),
-      [](Planned& p) {
-        for (Plan& plan : p.plans) {
-          drop_all(plan, on_word(p, OpKind::wait, WordKind::ready));
-          drop_all(plan, on_word(p, OpKind::signal, WordKind::ready));
-        }
-      },
-      Law::reuse, {"the caller of rank", "reads slot bytes", "overwrites them in the next run"});
+  check_broken(gather(),
+               [](Planned& p) {
+                 for (Plan& plan : p.plans) {
+                   drop_all(plan, on_word(p, OpKind::wait, WordKind::ready));
+                   drop_all(plan, on_word(p, OpKind::signal, WordKind::ready));
+                 }
+               },
+               Law::reuse, {"the caller of rank", "reads slot bytes", "overwrites them in the next run"});
 }
 
 TEST_CASE("broken plans: a push that does not wait for the caller's shards") {
@@ -155,95 +157,93 @@ TEST_CASE("broken plans: a push that still reads when the caller writes the next
         const Which event = on_word(p, OpKind::wait, WordKind::event);
         drop(p.plans[1], find(p.plans[1], [&](const Op& o) { return event(o) && o.lane == 0; }));
       },
-      Law::reuse, {"(copy) reads shards bytes", "unordered with the caller of rank 1, which overwrites them in the next run"});
+      Law::reuse,
+      {"(copy) reads shards bytes", "unordered with the caller of rank 1, which overwrites them in the next run"});
 }
 
 TEST_CASE("broken plans: a signal before the copy that it announces") {
-  check_broken(
-      gather(),
-      [](Planned& p) {
-        const std::size_t at = find(p.plans[0], on_word(p, OpKind::signal, WordKind::arrived));
-        std::swap(p.plans[0].ops[at - 1], p.plans[0].ops[at]);
-      },
-      Law::order, {"rank 0, push 1, op", "(copy) writes slot bytes [256, 260) of 'b' of rank 1", "which reads them"});
+  check_broken(gather(),
+               [](Planned& p) {
+                 const std::size_t at = find(p.plans[0], on_word(p, OpKind::signal, WordKind::arrived));
+                 std::swap(p.plans[0].ops[at - 1], p.plans[0].ops[at]);
+               },
+               Law::order,
+               {"rank 0, push 1, op", "(copy) writes slot bytes [256, 260) of 'b' of rank 1", "which reads them"});
 }
 
 TEST_CASE("broken plans: peers are served from the slot before the cast has filled it") {
-  check_broken(
-      planned_gather<tide::UnicastTransport>(two.view(), 3, OwnBlock::cast),
-      [](Planned& p) {
-        const std::size_t at = find(p.plans[0], on_word(p, OpKind::signal, WordKind::event));
-        std::swap(p.plans[0].ops[at - 1], p.plans[0].ops[at]);
-      },
-      Law::order, {"(cast) writes slot bytes [256, 260) of 'b' of rank 0", "(copy), which reads them"});
+  check_broken(planned_gather<tide::UnicastTransport>(two.view(), 3, OwnBlock::cast),
+               [](Planned& p) {
+                 const std::size_t at = find(p.plans[0], on_word(p, OpKind::signal, WordKind::event));
+                 std::swap(p.plans[0].ops[at - 1], p.plans[0].ops[at]);
+               },
+               Law::order, {"(cast) writes slot bytes [256, 260) of 'b' of rank 0", "(copy), which reads them"});
 }
 
 TEST_CASE("broken plans: an exit too early") {
-  check_broken(
-      gather(), [](Planned& p) { --p.plans[1].exits[0].position; }, Law::reuse,
-      {"rank 1, push 2, op", "(copy) reads shards bytes", "the caller of rank 1, which overwrites them in the next run"});
-  check_broken(
-      planned_gather<tide::MulticastTransport>(two.view(), 3), [](Planned& p) { p.plans[1].exits[0].position -= 2; },
-      Law::order, {"(multicast) writes slot bytes", "the caller of rank 1, which reads them"});
+  check_broken(gather(), [](Planned& p) { --p.plans[1].exits[0].position; }, Law::reuse,
+               {"rank 1, push 2, op", "(copy) reads shards bytes",
+                "the caller of rank 1, which overwrites them in the next run"});
+  check_broken(planned_gather<tide::MulticastTransport>(two.view(), 3),
+               [](Planned& p) { p.plans[1].exits[0].position -= 2; }, Law::order,
+               {"(multicast) writes slot bytes", "the caller of rank 1, which reads them"});
 }
 
 TEST_CASE("broken plans: two writers of the same bytes, unordered") {
-  check_broken(
-      gather(),
-      [](Planned& p) {  // rank 0 sends its second row to where rank 1 sends its first
-        Op& copy = op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 2, OpKind::copy));
-        copy.target_offset = 16;
-      },
-      Law::delivery, {"slot bytes [16, 32) of 'w' of rank 2", "(copy) writes in the same run, too"});
+  check_broken(gather(),
+               [](Planned& p) {  // rank 0 sends its second row to where rank 1 sends its first
+                 Op& copy = op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 2, OpKind::copy));
+                 copy.target_offset = 16;
+               },
+               Law::delivery, {"slot bytes [16, 32) of 'w' of rank 2", "(copy) writes in the same run, too"});
 }
 
 TEST_CASE("broken plans: two writers of the same bytes, one after the other") {
-  check_broken(
-      gather(),
-      [](Planned& p) {
-        const std::size_t at = find(p.plans[0], on_caller(OpKind::copy));
-        insert(p.plans[0], at, p.plans[0].ops[at]);
-        ++p.plans[0].exits[0].position;
-      },
-      Law::delivery, {"rank 0, caller, op", "writes slot bytes [0, 16) of 'w' of rank 0, which rank 0, caller, op"});
+  check_broken(gather(),
+               [](Planned& p) {
+                 const std::size_t at = find(p.plans[0], on_caller(OpKind::copy));
+                 insert(p.plans[0], at, p.plans[0].ops[at]);
+                 ++p.plans[0].exits[0].position;
+               },
+               Law::delivery,
+               {"rank 0, caller, op", "writes slot bytes [0, 16) of 'w' of rank 0, which rank 0, caller, op"});
 }
 
 TEST_CASE("broken plans: an order that only memory apart from the plan could give is not trusted") {
   // Both pushes of rank 0 write to rank 1, on two lanes, with no order between them.
-  check_broken(
-      gather(),
-      [](Planned& p) { op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 2, OpKind::copy)).peer = 1; },
-      Law::no_incast, {"both go to rank 1 at step 0 of lanes push 2"});
+  check_broken(gather(),
+               [](Planned& p) { op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 2, OpKind::copy)).peer = 1; },
+               Law::no_incast, {"both go to rank 1 at step 0 of lanes push 2"});
 }
 
 // ---- delivery ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("broken plans: a block one byte too long") {
-  const auto widen = [](int n) {
-    return [n](Planned& p) { ++op(p.plans[2], on_caller(OpKind::copy), n).width; };
-  };
+  const auto widen = [](int n) { return [n](Planned& p) { ++op(p.plans[2], on_caller(OpKind::copy), n).width; }; };
   check_broken(gather(), widen(0), Law::delivery,
                {"rank 2, caller, op", "writes slot bytes [48, 49) of 'w' of rank 2, which is padding"});
   check_broken(gather(), widen(1), Law::bounds, {"reads shards bytes [16, 21) of 'b' of rank 2, which has 20 bytes"});
-  check_broken(
-      gather(), [](Planned& p) { ++op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 2, OpKind::copy)).width; },
-      Law::delivery, {"slot bytes [16, 17) of 'w' of rank 2", "in the same run, too"});
+  check_broken(gather(),
+               [](Planned& p) { ++op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 2, OpKind::copy)).width; },
+               Law::delivery, {"slot bytes [16, 17) of 'w' of rank 2", "in the same run, too"});
 }
 
 TEST_CASE("broken plans: a write into padding") {
-  check_broken(
-      gather(), [](Planned& p) { op(p.plans[1], on_caller(OpKind::copy), 1).target_offset = 100; }, Law::delivery,
-      {"rank 1, caller, op", "writes slot bytes [100, 104) of 'w' of rank 1, which is padding"});
-  check_broken(
-      planned_reduce<tide::Ring<Chunks<2>, Bytes<1 << 20>>>(odd_group.view(), 1),
-      [](Planned& p) { op(p.plans[0], on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce), 0).width += 2; }, Law::sum,
-      {"rank 0, sum, op", "(reduce) writes output bytes [312, 316) of 'w' of rank 0, which is padding"});
+  check_broken(gather(), [](Planned& p) { op(p.plans[1], on_caller(OpKind::copy), 1).target_offset = 100; },
+               Law::delivery,
+               {"rank 1, caller, op", "writes slot bytes [100, 104) of 'w' of rank 1, which is padding"});
+  check_broken(planned_reduce<tide::Ring<Chunks<2>, Bytes<1 << 20>>>(odd_group.view(), 1),
+               [](Planned& p) { op(p.plans[0], on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce), 0).width += 2; },
+               Law::sum,
+               {"rank 0, sum, op", "(reduce) writes output bytes [312, 316) of 'w' of rank 0, which is padding"});
 }
 
 TEST_CASE("broken plans: a dropped copy") {
   check_broken(
-      gather(), [](Planned& p) { drop(p.plans[0], find(p.plans[0], on_lane(p.plans[0], LaneKind::push, 1, OpKind::copy))); },
-      Law::delivery, {"the caller of rank 1 reads slot bytes [0, 16) of 'w' of rank 1, which no op has written in this run"});
+      gather(),
+      [](Planned& p) { drop(p.plans[0], find(p.plans[0], on_lane(p.plans[0], LaneKind::push, 1, OpKind::copy))); },
+      Law::delivery,
+      {"the caller of rank 1 reads slot bytes [0, 16) of 'w' of rank 1, which no op has written in this run"});
 }
 
 TEST_CASE("broken plans: bytes that belong elsewhere") {
@@ -256,102 +256,102 @@ TEST_CASE("broken plans: bytes that belong elsewhere") {
         w.source_pitch = 0;
         w.target_pitch = 8;
       },
-      Law::delivery, {"rank 0, push 0, op", "(multicast) writes slot bytes [8, 16) of 'w' of rank 0 with what belongs at [0, 8)"});
+      Law::delivery,
+      {"rank 0, push 0, op", "(multicast) writes slot bytes [8, 16) of 'w' of rank 0 with what belongs at [0, 8)"});
 }
 
 TEST_CASE("broken plans: a cast by the kernel of another element") {
-  check_broken(
-      planned_gather<tide::UnicastTransport>(mixed_group.view(), 2, OwnBlock::cast),
-      [](Planned& p) {
-        Op& cast = op(p.plans[0], on_caller(OpKind::cast));
-        cast.kernel = static_cast<std::uint8_t>(cast.kernel == 0 ? 1 : 0);
-      },
-      Law::delivery, {"rank 0, caller, op", "(cast) writes slot bytes", "something else than its elements"});
+  check_broken(planned_gather<tide::UnicastTransport>(mixed_group.view(), 2, OwnBlock::cast),
+               [](Planned& p) {
+                 Op& cast = op(p.plans[0], on_caller(OpKind::cast));
+                 cast.kernel = static_cast<std::uint8_t>(cast.kernel == 0 ? 1 : 0);
+               },
+               Law::delivery, {"rank 0, caller, op", "(cast) writes slot bytes", "something else than its elements"});
 }
 
 TEST_CASE("broken plans: a copy that reads what it writes") {
-  check_broken(
-      planned_gather<tide::UnicastTransport>(two.view(), 1, OwnBlock::copy),
-      [](Planned& p) {
-        Op copy = p.plans[0].ops[0];
-        copy.source = copy.target;
-        copy.target_offset = 8;
-        copy.width = 16;
-        p.plans[0].ops.push_back(copy);
-        ++p.plans[0].exits[0].position;
-      },
-      Law::order, {"rank 0, caller, op 2 (copy) writes slot bytes [8, 16) of 'w' of rank 0, which it reads as well"});
+  check_broken(planned_gather<tide::UnicastTransport>(two.view(), 1, OwnBlock::copy),
+               [](Planned& p) {
+                 Op copy = p.plans[0].ops[0];
+                 copy.source = copy.target;
+                 copy.target_offset = 8;
+                 copy.width = 16;
+                 p.plans[0].ops.push_back(copy);
+                 ++p.plans[0].exits[0].position;
+               },
+               Law::order,
+               {"rank 0, caller, op 2 (copy) writes slot bytes [8, 16) of 'w' of rank 0, which it reads as well"});
 }
 
 // ---- progress ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("broken plans: waits in a circle") {
-  check_broken(
-      gather(2),
-      [](Planned& p) {  // each rank says that its slot is ready when the other's block has arrived
-        for (Plan& plan : p.plans) {
-          const std::size_t from = find(plan, on_word(p, OpKind::wait, WordKind::arrived));
-          const Op wait = plan.ops[from];
-          plan.ops.erase(plan.ops.begin() + static_cast<std::ptrdiff_t>(from));
-          insert(plan, 0, wait);
-        }
-      },
-      Law::progress,
-      {"rank 0, caller, op 0 (wait), which waits for arrived[1] of rank 0", "behind rank 1, push 1, op",
-       "which waits for event[0] of rank 1", "each waits for the next, the last for the first"});
+  check_broken(gather(2),
+               [](Planned& p) {  // each rank says that its slot is ready when the other's block has arrived
+                 for (Plan& plan : p.plans) {
+                   const std::size_t from = find(plan, on_word(p, OpKind::wait, WordKind::arrived));
+                   const Op wait = plan.ops[from];
+                   plan.ops.erase(plan.ops.begin() + static_cast<std::ptrdiff_t>(from));
+                   insert(plan, 0, wait);
+                 }
+               },
+               Law::progress,
+               {"rank 0, caller, op 0 (wait), which waits for arrived[1] of rank 0", "behind rank 1, push 1, op",
+                "which waits for event[0] of rank 1", "each waits for the next, the last for the first"});
 }
 
 TEST_CASE("broken plans: a wait before its own signal") {
-  check_broken(
-      gather(2),
-      [](Planned& p) {
-        Plan& plan = p.plans[0];
-        const std::size_t from = find(plan, on_word(p, OpKind::signal, WordKind::arrived));
-        Op wait = op(plan, on_word(p, OpKind::wait, WordKind::event));
-        wait.target_offset = 8 * p.collective.words().word(WordKind::event, 5);
-        Op signal = wait;
-        signal.kind = OpKind::signal;
-        insert(plan, from, signal);
-        insert(plan, from, wait);
-      },
-      Law::progress, {"rank 0, push 1, op", "which waits for event[5] of rank 0, which comes behind it"});
+  check_broken(gather(2),
+               [](Planned& p) {
+                 Plan& plan = p.plans[0];
+                 const std::size_t from = find(plan, on_word(p, OpKind::signal, WordKind::arrived));
+                 Op wait = op(plan, on_word(p, OpKind::wait, WordKind::event));
+                 wait.target_offset = 8 * p.collective.words().word(WordKind::event, 5);
+                 Op signal = wait;
+                 signal.kind = OpKind::signal;
+                 insert(plan, from, signal);
+                 insert(plan, from, wait);
+               },
+               Law::progress, {"rank 0, push 1, op", "which waits for event[5] of rank 0, which comes behind it"});
 }
 
 TEST_CASE("broken plans: lanes whose order is safe only as long as they are not merged") {
-  check_broken(
-      gather(2),
-      [](Planned& p) {  // the push lane's ops are issued before the signal that starts it
-        Plan& plan = p.plans[0];
-        std::stable_sort(plan.ops.begin(), plan.ops.end(), [](const Op& a, const Op& b) { return a.lane > b.lane; });
-      },
-      Law::progress, {"rank 0, push 1, op 0 (wait), which waits for event[0] of rank 0", "with the lanes of each rank merged into one"});
+  check_broken(gather(2),
+               [](Planned& p) {  // the push lane's ops are issued before the signal that starts it
+                 Plan& plan = p.plans[0];
+                 std::stable_sort(plan.ops.begin(), plan.ops.end(),
+                                  [](const Op& a, const Op& b) { return a.lane > b.lane; });
+               },
+               Law::progress,
+               {"rank 0, push 1, op 0 (wait), which waits for event[0] of rank 0",
+                "with the lanes of each rank merged into one"});
 }
 
 TEST_CASE("broken plans: a wrong epoch") {
   const auto epoch = [](index_t value) {
     return [value](Planned& p) { op(p.plans[0], on_word(p, OpKind::wait, WordKind::arrived)).width = value; };
   };
-  check_broken(gather(), epoch(2), Law::progress,
-               {"rank 0, caller, op", "waits for arrived[1] of rank 0 >= 2, which no signal raises to just that; the last is rank 1, push 2, op"});
+  check_broken(
+      gather(), epoch(2), Law::progress,
+      {"rank 0, caller, op",
+       "waits for arrived[1] of rank 0 >= 2, which no signal raises to just that; the last is rank 1, push 2, op"});
   check_broken(gather(), epoch(0), Law::order, {"(copy) writes slot bytes", "the caller of rank 0, which reads them"});
   check_broken(gather(), epoch(-1), Law::order, {"(copy) writes slot bytes", "the caller of rank 0, which reads them"});
 }
 
 TEST_CASE("broken plans: a word that nobody raises, or that goes back") {
-  check_broken(
-      gather(), [](Planned& p) { drop(p.plans[1], find(p.plans[1], on_word(p, OpKind::signal, WordKind::arrived))); },
-      Law::progress, {"rank 2, caller, op", "waits for arrived[1] of rank 2 >= 1, which nobody raises"});
-  check_broken(
-      reduce(),
-      [](Planned& p) {
-        const Which arrived = on_word(p, OpKind::signal, WordKind::arrived);
-        const Which first = [&](const Op& o) { return arrived(o) && o.peer == 1; };
-        std::swap(op(p.plans[0], first, 0).width, op(p.plans[0], first, 1).width);
-      },
-      Law::progress, {"rank 0, push 1, op", "raises arrived[0] of rank 1 to 1 after", "raised it to 2; words only grow"});
-  check_broken(
-      gather(), [](Planned& p) { op(p.plans[1], on_word(p, OpKind::signal, WordKind::arrived)).width = 2; }, Law::progress,
-      {"rank 1, push 1, op", "raises arrived[1] of rank 2 to 2; in a run it goes from 1 to 1"});
+  check_broken(gather(),
+               [](Planned& p) { drop(p.plans[1], find(p.plans[1], on_word(p, OpKind::signal, WordKind::arrived))); },
+               Law::progress, {"rank 2, caller, op", "waits for arrived[1] of rank 2 >= 1, which nobody raises"});
+  check_broken(reduce(),
+               [](Planned& p) {
+                 const Which arrived = on_word(p, OpKind::signal, WordKind::arrived);
+                 const Which first = [&](const Op& o) { return arrived(o) && o.peer == 1; };
+                 std::swap(op(p.plans[0], first, 0).width, op(p.plans[0], first, 1).width);
+               },
+               Law::progress, {"rank 0, push 1, op", "raises arrived[0] of rank 1 to 1 when it is 2; words only grow"});
+  check_broken(gather(), [](Planned& p) { op(p.plans[1], on_word(p, OpKind::signal, WordKind::arrived)).width = 2; },
+               Law::progress, {"rank 1, push 1, op", "raises arrived[1] of rank 2 to 2; in a run it goes from 1 to 1"});
 }
 
 // ---- agreement -----------------------------------------------------------------------------------------------------
@@ -366,31 +366,40 @@ TEST_CASE("broken plans: a word with two sources") {
         REQUIRE(ours.peer == theirs.peer);
         ours.target_offset = theirs.target_offset;
       },
-      Law::agreement, {"rank 0, push 2, op", "and rank 1, push 1, op", "both raise arrived[1] of rank 2; a word has one source"});
-  check_broken(
-      gather(), [](Planned& p) { op(p.plans[1], on_word(p, OpKind::signal, WordKind::event)).peer = 2; }, Law::agreement,
-      {"rank 1, caller, op", "raises event[0] of rank 2; an event is of the own rank"});
+      Law::agreement,
+      {"rank 0, push 2, op", "and rank 1, push 1, op", "both raise arrived[1] of rank 2; a word has one source"});
+  check_broken(gather(), [](Planned& p) { op(p.plans[1], on_word(p, OpKind::signal, WordKind::event)).peer = 2; },
+               Law::agreement, {"rank 1, caller, op", "raises event[0] of rank 2; an event is of the own rank"});
 }
 
 TEST_CASE("broken plans: ranks that disagree about a word") {
-  check_broken(
-      reduce(), [](Planned& p) { ++op(p.plans[0], on_word(p, OpKind::wait, WordKind::arrived)).rows; }, Law::agreement,
-      {"rank 0, sum, op", "takes arrived[1] of rank 0 to grow by", "in a run, rank 1, push 2, op"});
-  check_broken(
-      reduce(), [](Planned& p) { ++op(p.plans[0], on_word(p, OpKind::signal, WordKind::arrived)).rows; }, Law::agreement,
-      {"rank 0, push 1, op", "lets arrived[0] of rank 1 grow by"});
+  check_broken(reduce(), [](Planned& p) { ++op(p.plans[0], on_word(p, OpKind::wait, WordKind::arrived)).rows; },
+               Law::agreement,
+               {"rank 0, sum, op", "takes arrived[1] of rank 0 to grow by", "in a run, rank 1, push 2, op"});
+  check_broken(reduce(), [](Planned& p) { ++op(p.plans[0], on_word(p, OpKind::signal, WordKind::arrived)).rows; },
+               Law::agreement, {"rank 0, push 1, op", "lets arrived[0] of rank 1 grow by"});
 }
 
 TEST_CASE("broken plans: plans that do not belong together") {
-  check_broken(gather(), [](Planned& p) { p.plans.pop_back(); }, Law::agreement, {"there are 2 plans for a mesh of 3 ranks"});
+  check_broken(gather(), [](Planned& p) { p.plans.pop_back(); }, Law::agreement,
+               {"there are 2 plans for a mesh of 3 ranks"});
   check_broken(gather(), [](Planned& p) { std::swap(p.plans[0], p.plans[1]); }, Law::agreement,
                {"the plan in place 0 says that it is of rank 1"});
-  check_broken(gather(), [](Planned& p) { p.plans[0].lanes[0] = {LaneKind::net, 0}; }, Law::agreement, {"rank 0: lane 0 must be the caller's"});
-  check_broken(gather(), [](Planned& p) { p.plans[0].lanes[2] = p.plans[0].lanes[1]; }, Law::agreement, {"rank 0: lane 1 must be of a known kind and differ"});
-  check_broken(gather(), [](Planned& p) { p.plans[1].exits.clear(); }, Law::agreement, {"rank 1 has 0 exits complete; a gather has one"});
-  check_broken(reduce(), [](Planned& p) { p.plans[1].exits.push_back(p.plans[1].exits[0]); }, Law::agreement, {"rank 1 has 2 exits shards_ready"});
-  check_broken(gather(), [](Planned& p) { p.plans[1].exits[0].position = 99; }, Law::bounds, {"rank 1: exit complete is after op 99 of caller"});
-  check_broken(reduce(), [](Planned& p) { p.collective.inbox.pieces = 3; }, Law::agreement, {"it needs 1 to 256 chunks of 2 pieces"});
+  check_broken(gather(),
+               [](Planned& p) {
+                 p.plans[0].lanes[0] = {LaneKind::net, 0};
+               },
+               Law::agreement, {"rank 0: lane 0 must be the caller's"});
+  check_broken(gather(), [](Planned& p) { p.plans[0].lanes[2] = p.plans[0].lanes[1]; }, Law::agreement,
+               {"rank 0: lane 1 must be of a known kind and differ"});
+  check_broken(gather(), [](Planned& p) { p.plans[1].exits.clear(); }, Law::agreement,
+               {"rank 1 has 0 exits complete; a gather has one"});
+  check_broken(reduce(), [](Planned& p) { p.plans[1].exits.push_back(p.plans[1].exits[0]); }, Law::agreement,
+               {"rank 1 has 2 exits shards_ready"});
+  check_broken(gather(), [](Planned& p) { p.plans[1].exits[0].position = 99; }, Law::bounds,
+               {"rank 1: exit complete is after op 99 of caller"});
+  check_broken(reduce(), [](Planned& p) { p.collective.inbox.pieces = 3; }, Law::agreement,
+               {"it needs 1 to 256 chunks of 2 pieces"});
 }
 
 // ---- bounds --------------------------------------------------------------------------------------------------------
@@ -399,34 +408,56 @@ TEST_CASE("broken plans: places that do not exist") {
   const auto set = [](auto change) {
     return [change](Planned& p) { change(op(p.plans[1], on_caller(OpKind::copy))); };
   };
-  check_broken(gather(), set([](Op& o) { o.kind = static_cast<OpKind>(9); }), Law::bounds, {"(kind 9) is of a kind that does not exist"});
-  check_broken(gather(), set([](Op& o) { o.lane = 7; }), Law::bounds, {"rank 1, lane 7, op", "is on a lane that the plan does not have"});
-  check_broken(gather(), set([](Op& o) { o.peer = 3; }), Law::bounds, {"rank 1, caller, op", "names rank 3, which does not exist"});
+  check_broken(gather(), set([](Op& o) { o.kind = static_cast<OpKind>(9); }), Law::bounds,
+               {"(kind 9) is of a kind that does not exist"});
+  check_broken(gather(), set([](Op& o) { o.lane = 7; }), Law::bounds,
+               {"rank 1, lane 7, op", "is on a lane that the plan does not have"});
+  check_broken(gather(), set([](Op& o) { o.peer = 3; }), Law::bounds,
+               {"rank 1, caller, op", "names rank 3, which does not exist"});
   check_broken(gather(), set([](Op& o) { o.peer = -1; }), Law::bounds, {"names rank -1"});
-  check_broken(gather(), set([](Op& o) { o.source.instance = 1; }), Law::bounds, {"reads shards 1, of which there are 1"});
-  check_broken(gather(), set([](Op& o) { o.source.parameter = 2; }), Law::bounds, {"parameter 2, which the group does not have"});
+  check_broken(gather(), set([](Op& o) { o.source.instance = 1; }), Law::bounds,
+               {"reads shards 1, of which there are 1"});
+  check_broken(gather(), set([](Op& o) { o.source.parameter = 2; }), Law::bounds,
+               {"parameter 2, which the group does not have"});
   check_broken(gather(), set([](Op& o) { o.source.space = Space::gradients; }), Law::bounds, {"which has 0 bytes"});
-  check_broken(gather(), set([](Op& o) { o.source.space = Space::signals; }), Law::bounds, {"reads space signals, which no op may move"});
-  check_broken(gather(), set([](Op& o) { o.target.space = Space::shards; }), Law::bounds, {"may not write to space shards"});
+  check_broken(gather(), set([](Op& o) { o.source.space = Space::signals; }), Law::bounds,
+               {"reads space signals, which no op may move"});
+  check_broken(gather(), set([](Op& o) { o.target.space = Space::shards; }), Law::bounds,
+               {"may not write to space shards"});
   check_broken(gather(), set([](Op& o) { o.target_offset = -8; }), Law::bounds, {"writes slot bytes [-8, "});
   check_broken(gather(), set([](Op& o) { o.target_offset = INT64_MAX - 4; }), Law::bounds, {"writes slot bytes"});
   check_broken(gather(), set([](Op& o) { o.width = 0; }), Law::bounds, {"reads no bytes"});
   check_broken(gather(), set([](Op& o) { o.rows = 0; }), Law::bounds, {"reads no bytes"});
-  check_broken(gather(), set([](Op& o) { o.rows = UINT32_MAX; o.source_pitch = UINT32_MAX; }), Law::bounds, {"reads shards bytes"});
-  check_broken(gather(), set([](Op& o) { o.rows = 2; o.width = 8; o.target_pitch = 4; o.source_pitch = 8; }), Law::bounds, {"writes rows of 8 bytes that are 4 bytes apart"});
-  check_broken(gather(), set([](Op& o) { o.kind = OpKind::put; o.peer = 0; }), Law::bounds, {"(put) goes to a rank of the same node"});
-  check_broken(gather(), [](Planned& p) { op(p.plans[0], on_caller(OpKind::wait)).target_offset += 4; }, Law::bounds, {"where no word is"});
-  check_broken(gather(), [](Planned& p) { op(p.plans[0], on_caller(OpKind::signal)).target_offset = 1 << 20; }, Law::bounds, {"where no word is"});
+  check_broken(gather(), set([](Op& o) {
+                 o.rows = UINT32_MAX;
+                 o.source_pitch = UINT32_MAX;
+               }),
+               Law::bounds, {"reads shards bytes"});
+  check_broken(gather(), set([](Op& o) {
+                 o.rows = 2;
+                 o.width = 8;
+                 o.target_pitch = 4;
+                 o.source_pitch = 8;
+               }),
+               Law::bounds, {"writes rows of 8 bytes that are 4 bytes apart"});
+  check_broken(gather(), set([](Op& o) {
+                 o.kind = OpKind::put;
+                 o.peer = 0;
+               }),
+               Law::bounds, {"(put) goes to a rank of the same node"});
+  check_broken(gather(), [](Planned& p) { op(p.plans[0], on_caller(OpKind::wait)).target_offset += 4; }, Law::bounds,
+               {"where no word is"});
+  check_broken(gather(), [](Planned& p) { op(p.plans[0], on_caller(OpKind::signal)).target_offset = 1 << 20; },
+               Law::bounds, {"where no word is"});
 }
 
 TEST_CASE("broken plans: elements that are not aligned") {
-  check_broken(
-      planned_gather<tide::UnicastTransport>(two.view(), 2, OwnBlock::cast),
-      [](Planned& p) { ++op(p.plans[0], on_caller(OpKind::cast)).target_offset; }, Law::bounds,
-      {"(cast) writes slot bytes [1, 25) of 'w' of rank 0, not aligned to elements of 2 bytes"});
-  check_broken(
-      reduce(), [](Planned& p) { ++op(p.plans[0], on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce)).extra_offset; },
-      Law::bounds, {"(reduce) reads inbox chunk 0 bytes [1, ", "not aligned to elements of 2 bytes"});
+  check_broken(planned_gather<tide::UnicastTransport>(two.view(), 2, OwnBlock::cast),
+               [](Planned& p) { ++op(p.plans[0], on_caller(OpKind::cast)).target_offset; }, Law::bounds,
+               {"(cast) writes slot bytes [1, 25) of 'w' of rank 0, not aligned to elements of 2 bytes"});
+  check_broken(reduce(),
+               [](Planned& p) { ++op(p.plans[0], on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce)).extra_offset; },
+               Law::bounds, {"(reduce) reads inbox chunk 0 bytes [1, ", "not aligned to elements of 2 bytes"});
 }
 
 TEST_CASE("broken plans: a block over two gradients that each have a pointer") {
@@ -435,9 +466,9 @@ TEST_CASE("broken plans: a block over two gradients that each have a pointer") {
   const Planned planned = planned_reduce<tide::Ring<Chunks<2>, Bytes<4096>>>(touching.view(), 1);
   REQUIRE(planned.plans[0].ops[2].kind == OpKind::reduce);
   REQUIRE(planned.plans[0].ops[2].width == 512);
-  check_broken(
-      planned, [](Planned& p) { p.collective.gradients = tide::GradientSource::table; }, Law::bounds,
-      {"rank 0, sum, op 2 (reduce) reads gradients bytes [0, 512) of 'a' of rank 0, which lies in [0, 256), behind a pointer of its own"});
+  check_broken(planned, [](Planned& p) { p.collective.gradients = tide::GradientSource::table; }, Law::bounds,
+               {"rank 0, sum, op 2 (reduce) reads gradients bytes [0, 512) of 'a' of rank 0, which lies in [0, 256), "
+                "behind a pointer of its own"});
 }
 
 // ---- partition -----------------------------------------------------------------------------------------------------
@@ -450,11 +481,15 @@ struct Overlapping {
 
 TEST_CASE("broken plans: a layout whose pieces are no partition") {
   constexpr auto overlapping = tide::group(tide::param<tide::bf16>("w", {6, 4}, tide::shard_by<Overlapping>()));
-  check_broken(
-      gather(), [&](Planned& p) { p.collective.layout.group = overlapping.view(); }, Law::partition,
-      {"a shard rule must cut all rows into consecutive ranges", "'w'"});
-  check_broken(gather(), [&](Planned& p) { p.collective.layout.mesh = {1 << 20, 1 << 20}; }, Law::partition, {"the mesh is 1048576x1048576"});
-  check_broken(gather(), [&](Planned& p) { p.collective.layout.storage_alignment = 0; }, Law::partition, {"alignments be 1 to 2^30"});
+  check_broken(gather(), [&](Planned& p) { p.collective.layout.group = overlapping.view(); }, Law::partition,
+               {"a shard rule must cut all rows into consecutive ranges", "'w'"});
+  check_broken(gather(),
+               [&](Planned& p) {
+                 p.collective.layout.mesh = {1 << 20, 1 << 20};
+               },
+               Law::partition, {"the mesh is 1048576x1048576"});
+  check_broken(gather(), [&](Planned& p) { p.collective.layout.storage_alignment = 0; }, Law::partition,
+               {"alignments be 1 to 2^30"});
 }
 
 // ---- sums ----------------------------------------------------------------------------------------------------------
@@ -471,54 +506,59 @@ TEST_CASE("broken plans: two swapped inputs of the tree") {
         }
       },
       Law::sum,
-      {"rank 0, sum, op", "(reduce) adds inbox chunk 0 bytes", "of 'w' of rank 0, where the gradient of rank 1, bytes [0, ",
-       "should be; there is that of rank 2, bytes [0, "});
+      {"rank 0, sum, op", "(reduce) adds inbox chunk 0 bytes",
+       "of 'w' of rank 0, where the gradient of rank 1, bytes [0, ", "should be; there is that of rank 2, bytes [0, "});
 }
 
 TEST_CASE("broken plans: the own gradient in a wrong place of the tree") {
   check_broken(
-      reduce(), [](Planned& p) { op(p.plans[1], on_lane(p.plans[1], LaneKind::sum, 0, OpKind::reduce)).peer = 0; }, Law::sum,
-      {"rank 1, sum, op", "writes output bytes", "with its own gradient in position 0 of the tree, not 1"});
+      reduce(), [](Planned& p) { op(p.plans[1], on_lane(p.plans[1], LaneKind::sum, 0, OpKind::reduce)).peer = 0; },
+      Law::sum, {"rank 1, sum, op", "writes output bytes", "with its own gradient in position 0 of the tree, not 1"});
 }
 
 TEST_CASE("broken plans: a sum of other elements, other inputs, another finish") {
   const Planned mixed = planned_reduce<tide::Ring<Chunks<2>, Bytes<4096>>>(mixed_group.view(), 2);
-  check_broken(
-      mixed,
-      [](Planned& p) {
-        p.collective.kernels.push_back(p.collective.kernels.at(1));
-        p.collective.kernels.back().input = tide::Element::f16;
-        const Which sum = on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce);
-        for (Op& o : p.plans[0].ops) {
-          if (sum(o) && o.kernel == 1) o.kernel = static_cast<std::uint8_t>(p.collective.kernels.size() - 1);
-        }
-      },
-      Law::sum, {"rank 0, sum, op", "adds gradients bytes", "by a kernel for another element"});
-  check_broken(mixed, [](Planned& p) { p.collective.kernels[0].inputs = 3; }, Law::sum, {"adds 3 inputs by kernel 0; the collective needs 2 inputs"});
-  check_broken(mixed, [](Planned& p) { p.collective.kernels[0].finish = tide::Finish::accumulate; }, Law::sum, {"its own finish"});
-  check_broken(mixed, [](Planned& p) { p.collective.kernels[0].kind = tide::Kernel::Kind::cast; }, Law::bounds, {"names kernel 0, which does something else"});
-  check_broken(mixed, [](Planned& p) { p.collective.kernels.clear(); }, Law::bounds, {"names kernel 0, which the collective does not have"});
+  check_broken(mixed,
+               [](Planned& p) {
+                 p.collective.kernels.push_back(p.collective.kernels.at(1));
+                 p.collective.kernels.back().input = tide::Element::f16;
+                 const Which sum = on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce);
+                 for (Op& o : p.plans[0].ops) {
+                   if (sum(o) && o.kernel == 1) o.kernel = static_cast<std::uint8_t>(p.collective.kernels.size() - 1);
+                 }
+               },
+               Law::sum, {"rank 0, sum, op", "adds gradients bytes", "by a kernel for another element"});
+  check_broken(mixed, [](Planned& p) { p.collective.kernels[0].inputs = 3; }, Law::sum,
+               {"adds 3 inputs by kernel 0; the collective needs 2 inputs"});
+  check_broken(mixed, [](Planned& p) { p.collective.kernels[0].finish = tide::Finish::accumulate; }, Law::sum,
+               {"its own finish"});
+  check_broken(mixed, [](Planned& p) { p.collective.kernels[0].kind = tide::Kernel::Kind::cast; }, Law::bounds,
+               {"names kernel 0, which does something else"});
+  check_broken(mixed, [](Planned& p) { p.collective.kernels.clear(); }, Law::bounds,
+               {"names kernel 0, which the collective does not have"});
 }
 
 TEST_CASE("broken plans: a dropped sum, and one done twice") {
   const auto sums = [](Plan& plan) { return on_lane(plan, LaneKind::sum, 0, OpKind::reduce); };
-  check_broken(
-      reduce(), [&](Planned& p) { drop(p.plans[1], find(p.plans[1], sums(p.plans[1]))); }, Law::sum,
-      {"the caller of rank 1 reads output bytes", "which no op has written in this run"});
-  check_broken(
-      reduce(),
-      [&](Planned& p) {
-        const std::size_t at = find(p.plans[1], sums(p.plans[1]));
-        insert(p.plans[1], at, p.plans[1].ops[at]);
-        for (tide::Exit& exit : p.plans[1].exits) ++exit.position;
-      },
-      Law::sum, {"rank 1, sum, op", "writes output bytes", "which rank 1, sum, op", "writes in the same run, too"});
+  check_broken(reduce(), [&](Planned& p) { drop(p.plans[1], find(p.plans[1], sums(p.plans[1]))); }, Law::sum,
+               {"the caller of rank 1 reads output bytes", "which no op has written in this run"});
+  check_broken(reduce(),
+               [&](Planned& p) {
+                 const std::size_t at = find(p.plans[1], sums(p.plans[1]));
+                 insert(p.plans[1], at, p.plans[1].ops[at]);
+                 for (tide::Exit& exit : p.plans[1].exits) ++exit.position;
+               },
+               Law::sum,
+               {"rank 1, sum, op", "writes output bytes", "which rank 1, sum, op", "writes in the same run, too"});
 }
 
 TEST_CASE("broken plans: a push of other bytes") {
   check_broken(
-      reduce(), [](Planned& p) { op(p.plans[2], on_lane(p.plans[2], LaneKind::push, 1, OpKind::copy)).source_offset += 2; }, Law::sum,
-      {"rank 0, sum, op", "where the gradient of rank 2, bytes [0, 128), should be; there is that of rank 2, bytes [2, 130)"});
+      reduce(),
+      [](Planned& p) { op(p.plans[2], on_lane(p.plans[2], LaneKind::push, 1, OpKind::copy)).source_offset += 2; },
+      Law::sum,
+      {"rank 0, sum, op",
+       "where the gradient of rank 2, bytes [0, 128), should be; there is that of rank 2, bytes [2, 130)"});
 }
 
 TEST_CASE("broken plans: a chunk that is used again without a credit") {
@@ -528,22 +568,24 @@ TEST_CASE("broken plans: a chunk that is used again without a credit") {
         const Which credit = on_word(p, OpKind::wait, WordKind::credit);
         drop(p.plans[1], find(p.plans[1], credit, 2));
       },
-      Law::reuse, {"(reduce) reads inbox chunk", "of rank 2, unordered with rank 1, push 1, op", "(copy), which overwrites them"});
-  check_broken(
-      reduce(),
-      [](Planned& p) {
-        for (Plan& plan : p.plans) {
-          drop_all(plan, on_word(p, OpKind::wait, WordKind::credit));
-          drop_all(plan, on_word(p, OpKind::signal, WordKind::credit));
-        }
-      },
-      Law::reuse, {"inbox chunk", "overwrites them"});
+      Law::reuse,
+      {"(reduce) reads inbox chunk", "of rank 2, unordered with rank 1, push 1, op", "(copy), which overwrites them"});
+  check_broken(reduce(),
+               [](Planned& p) {
+                 for (Plan& plan : p.plans) {
+                   drop_all(plan, on_word(p, OpKind::wait, WordKind::credit));
+                   drop_all(plan, on_word(p, OpKind::signal, WordKind::credit));
+                 }
+               },
+               Law::reuse, {"inbox chunk", "overwrites them"});
 }
 
 TEST_CASE("broken plans: a sum that does not wait for its pieces") {
-  check_broken(
-      reduce(), [](Planned& p) { drop(p.plans[1], find(p.plans[1], on_word(p, OpKind::wait, WordKind::arrived))); }, Law::order,
-      {"rank 2, push 2, op", "(copy) writes inbox chunk 0 bytes", "of 'w' of rank 1", "rank 1, sum, op", "(reduce), which reads them"});
+  check_broken(reduce(),
+               [](Planned& p) { drop(p.plans[1], find(p.plans[1], on_word(p, OpKind::wait, WordKind::arrived))); },
+               Law::order,
+               {"rank 2, push 2, op", "(copy) writes inbox chunk 0 bytes", "of 'w' of rank 1", "rank 1, sum, op",
+                "(reduce), which reads them"});
 }
 
 TEST_CASE("broken plans: gradients are declared free while they are read") {
@@ -559,10 +601,12 @@ TEST_CASE("broken plans: the output is declared ready while it is written") {
         REQUIRE(p.plans[0].exits[0].kind == tide::ExitKind::shards_ready);
         const std::size_t last = find(p.plans[0], on_lane(p.plans[0], LaneKind::sum, 0, OpKind::reduce), 2);
         const auto& ops = p.plans[0].ops;
-        p.plans[0].exits[0].position = static_cast<std::int32_t>(
-            std::count_if(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(last), [&](const Op& o) { return o.lane == ops[last].lane; }));
+        p.plans[0].exits[0].position =
+            static_cast<std::int32_t>(std::count_if(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(last),
+                                                    [&](const Op& o) { return o.lane == ops[last].lane; }));
       },
-      Law::order, {"rank 0, sum, op", "(reduce) writes output bytes", "unordered with the caller of rank 0, which reads them"});
+      Law::order,
+      {"rank 0, sum, op", "(reduce) writes output bytes", "unordered with the caller of rank 0, which reads them"});
 }
 
 }  // namespace

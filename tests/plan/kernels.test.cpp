@@ -12,9 +12,9 @@ void check_table(const Collective& collective) {
   for (std::size_t a = 0; a < collective.kernels.size(); ++a) {
     for (std::size_t b = 0; b < a; ++b) CHECK(!(collective.kernels[a] == collective.kernels[b]));
   }
-  std::vector<Block> blocks = collective.layout.blocks(
-      Rank{0}, collective.operation == Operation::gather ? Buffer::masters : Buffer::gradients,
-      collective.operation == Operation::gather ? Buffer::slot : Buffer::output);
+  std::vector<Block> blocks =
+      collective.layout.blocks(Rank{0}, collective.operation == Operation::gather ? Buffer::masters : Buffer::gradients,
+                               collective.operation == Operation::gather ? Buffer::slot : Buffer::output);
   name_kernels(blocks, collective);
   for (const Block& block : blocks) {
     REQUIRE(block.kind < collective.kernels.size());

@@ -25,12 +25,15 @@ using tide::Chunks;
 using tide::Finish;
 using tide::OwnBlock;
 
-constexpr auto small = tide::group(tide::param<tide::bf16>("w", {5, 2, 3}), tide::param<tide::bf16>("b", {4}, tide::shard(0)),
-                                   tide::param<float>("c", {2, 12}, tide::shard(1)), tide::param<tide::bf16>("one", {1}));
-constexpr auto family = tide::group(tide::repeat<3>("{}.", tide::param<tide::bf16>("up", {4, 3}), tide::param<tide::bf16>("down", {6, 2})));
+constexpr auto small =
+    tide::group(tide::param<tide::bf16>("w", {5, 2, 3}), tide::param<tide::bf16>("b", {4}, tide::shard(0)),
+                tide::param<float>("c", {2, 12}, tide::shard(1)), tide::param<tide::bf16>("one", {1}));
+constexpr auto family =
+    tide::group(tide::repeat<3>("{}.", tide::param<tide::bf16>("up", {4, 3}), tide::param<tide::bf16>("down", {6, 2})));
 // Enough for several chunks of 64 elements on each of three ranks.
-constexpr auto chunked = tide::group(tide::param<tide::bf16>("w", {7, 20}), tide::param<tide::bf16>("v", {10, 36}, tide::shard(1)),
-                                     tide::param<tide::bf16>("b", {50}));
+constexpr auto chunked =
+    tide::group(tide::param<tide::bf16>("w", {7, 20}), tide::param<tide::bf16>("v", {10, 36}, tide::shard(1)),
+                tide::param<tide::bf16>("b", {50}));
 constexpr auto unlike = tide::group(tide::param<tide::bf16, float>("w", {9, 13}), tide::param<tide::bf16>("b", {61}),
                                     tide::param<tide::f8_e5m2, tide::f16>("q", {11, 14}));
 
@@ -49,7 +52,8 @@ std::vector<Planned> subjects() {
     for (const tide::GroupView& group : {chunked.view(), unlike.view()}) {
       all.push_back(planned_reduce<tide::Ring<Chunks<1>, tide::Bytes<1600>>>(group, ranks));
       all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<1600>>>(group, ranks, Finish::accumulate));
-      all.push_back(planned_reduce<tide::Ring<Chunks<3>, tide::Bytes<3200>>>(group, ranks, Finish::store, tide::GradientSource::table));
+      all.push_back(planned_reduce<tide::Ring<Chunks<3>, tide::Bytes<3200>>>(group, ranks, Finish::store,
+                                                                             tide::GradientSource::table));
     }
   }
   return all;

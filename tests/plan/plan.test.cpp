@@ -20,7 +20,8 @@ TEST_CASE("Plan: lane 0 is the caller's, every op is on a lane, and lanes add up
       for (const Plan& plan : planned.plans) {
         CHECK(plan.lanes.front() == Lane{LaneKind::caller, 0});
         index_t sum = 0;
-        for (index_t lane = 0; lane < static_cast<index_t>(plan.lanes.size()); ++lane) sum += plan.size(LaneIndex{lane});
+        for (index_t lane = 0; lane < static_cast<index_t>(plan.lanes.size()); ++lane)
+          sum += plan.size(LaneIndex{lane});
         CHECK(sum == static_cast<index_t>(plan.ops.size()));
         for (const Exit& exit : plan.exits) CHECK(exit.position <= plan.size(exit.lane));
       }

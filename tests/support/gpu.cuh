@@ -50,7 +50,8 @@ inline void upload(void* to, const std::vector<unsigned char>& bytes) {
 
 // A rank's packed or dense buffer with the bytes that `value(parameter, element)` gives; `Bytes` writes one element.
 template <class Write>
-std::vector<unsigned char> fill(const tide::LayoutView& view, tide::Buffer buffer, tide::Rank rank, const Write& write) {
+std::vector<unsigned char> fill(const tide::LayoutView& view, tide::Buffer buffer, tide::Rank rank,
+                                const Write& write) {
   std::vector<unsigned char> out(static_cast<std::size_t>(view.bytes(buffer, rank)), 0xEE);
   view.for_each_piece(rank, [&](const tide::Piece& piece) {
     const bool dense = tide::is_dense(buffer);

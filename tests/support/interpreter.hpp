@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Interpreter: runs the plans of all ranks over real bytes in one thread, in an order that a seed chooses among all that
-// lanes and signals allow. It asks nothing of the library but what an op's fields mean.
+// Interpreter: runs the plans of all ranks over real bytes in one thread, in an order that a seed chooses among all
+// that lanes and signals allow. It asks nothing of the library but what an op's fields mean.
 //
 //   tide_test::PlanOracle oracle(collective, tide_test::Interpreter::runs, seed);
 //   CHECK(tide_test::Interpreter(collective, plans, oracle).run({seed}) == "");
@@ -41,7 +41,8 @@ struct Schedule {
 /// The `i`-th of a list of schedules that begins with adversaries and goes on with seeds.
 inline Schedule schedule(std::uint64_t i, std::uint64_t ranks) {
   using Kind = Schedule::Kind;
-  constexpr std::array kinds = {Kind::merged, Kind::newest, Kind::oldest, Kind::lowest_rank, Kind::highest_rank, Kind::stay};
+  constexpr std::array kinds = {Kind::merged,      Kind::newest,       Kind::oldest,
+                                Kind::lowest_rank, Kind::highest_rank, Kind::stay};
   if (i < kinds.size()) return {i, kinds[i]};
   if (i < kinds.size() + std::min<std::uint64_t>(ranks, 4)) return {i - kinds.size(), Kind::freeze_rank};
   return {i, Kind::random};
@@ -81,7 +82,8 @@ class Interpreter {
       do_step(actors_[last], random);
     }
     for (const Actor& actor : actors_) {
-      if (actor.run < actor.runs) return "deadlock: rank " + std::to_string(actor.rank) + ", " + name(actor) + " is stuck";
+      if (actor.run < actor.runs)
+        return "deadlock: rank " + std::to_string(actor.rank) + ", " + name(actor) + " is stuck";
     }
     check_guards();
     return problem_;
@@ -118,10 +120,10 @@ class Interpreter {
     std::vector<std::size_t> ops{};  // of a lane: positions in the plan
     index_t runs = 0;
     index_t run = 0;
-    std::size_t at = 0;        // the next op of the run; of the caller: 0 fills, 1 sees the exit, 2 lets go
-    index_t done = 0;    // bytes of the op at `at` that are done
-    bool backwards = false;    // whether the op at `at` goes from its last row to its first
-    std::uint64_t since = 0;   // the step since which it could go on; 0 where it cannot
+    std::size_t at = 0;       // the next op of the run; of the caller: 0 fills, 1 sees the exit, 2 lets go
+    index_t done = 0;         // bytes of the op at `at` that are done
+    bool backwards = false;   // whether the op at `at` goes from its last row to its first
+    std::uint64_t since = 0;  // the step since which it could go on; 0 where it cannot
   };
 
   void start() {
@@ -136,7 +138,8 @@ class Interpreter {
         memory.spaces[s].assign(static_cast<std::size_t>(collective_.space_instances(space)), Guarded(bytes));
       }
       if (collective_.gradients == tide::GradientSource::table) {
-        for (std::size_t p = 0; p < table_starts_.size(); ++p) memory.table.emplace_back(table_ends_[p] - table_starts_[p]);
+        for (std::size_t p = 0; p < table_starts_.size(); ++p)
+          memory.table.emplace_back(table_ends_[p] - table_starts_[p]);
       }
       memory.words.assign(static_cast<std::size_t>(collective_.words().count()), 0);
       ranks_.push_back(memory);
@@ -153,15 +156,19 @@ class Interpreter {
     }
   }
 
-  // ---- who may go on -------------------------------------------------------------------------------------------------
+  // ---- who may go on
+  // -------------------------------------------------------------------------------------------------
 
   [[nodiscard]] bool can_step(const Actor& actor, bool merged) const {
     if (actor.run == actor.runs) return false;
     switch (actor.kind) {
-      case Actor::Kind::reader: return fired(actor.rank, tide::ExitKind::shards_ready, runs - 1);
+      case Actor::Kind::reader:
+        return fired(actor.rank, tide::ExitKind::shards_ready, runs - 1);
       case Actor::Kind::caller:
-        return actor.at != 1 || fired(actor.rank, gather() ? tide::ExitKind::complete : tide::ExitKind::gradients_free, actor.run);
-      case Actor::Kind::lane: break;
+        return actor.at != 1 ||
+               fired(actor.rank, gather() ? tide::ExitKind::complete : tide::ExitKind::gradients_free, actor.run);
+      case Actor::Kind::lane:
+        break;
     }
     // The caller enqueues a run when it has filled the inputs.
     if (actor.lane == 0 && !filled(actor.rank, actor.run)) return false;
@@ -182,7 +189,8 @@ class Interpreter {
 
   [[nodiscard]] bool filled(std::size_t rank, index_t run) const {
     for (const Actor& actor : actors_) {
-      if (actor.kind == Actor::Kind::caller && actor.rank == rank) return actor.run > run || (actor.run == run && actor.at > 0);
+      if (actor.kind == Actor::Kind::caller && actor.rank == rank)
+        return actor.run > run || (actor.run == run && actor.at > 0);
     }
     return false;
   }
@@ -200,14 +208,21 @@ class Interpreter {
     return false;
   }
 
-  [[nodiscard]] std::size_t choose(const std::vector<std::size_t>& able, Schedule schedule, Random& random, std::size_t last) const {
-    const auto any = [&](const auto& list) { return list[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(list.size()) - 1))]; };
+  [[nodiscard]] std::size_t choose(const std::vector<std::size_t>& able, Schedule schedule, Random& random,
+                                   std::size_t last) const {
+    const auto any = [&](const auto& list) {
+      return list[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(list.size()) - 1))];
+    };
     const auto newer = [&](std::size_t a, std::size_t b) { return actors_[a].since < actors_[b].since; };
     switch (schedule.kind) {
-      case Schedule::Kind::newest: return *std::max_element(able.begin(), able.end(), newer);
-      case Schedule::Kind::oldest: return *std::min_element(able.begin(), able.end(), newer);
-      case Schedule::Kind::lowest_rank: return able.front();
-      case Schedule::Kind::highest_rank: return able.back();
+      case Schedule::Kind::newest:
+        return *std::max_element(able.begin(), able.end(), newer);
+      case Schedule::Kind::oldest:
+        return *std::min_element(able.begin(), able.end(), newer);
+      case Schedule::Kind::lowest_rank:
+        return able.front();
+      case Schedule::Kind::highest_rank:
+        return able.back();
       case Schedule::Kind::stay:
         if (std::find(able.begin(), able.end(), last) != able.end()) return last;
         break;
@@ -220,12 +235,14 @@ class Interpreter {
         break;
       }
       case Schedule::Kind::random:
-      case Schedule::Kind::merged: break;
+      case Schedule::Kind::merged:
+        break;
     }
     return any(able);
   }
 
-  // ---- what they do --------------------------------------------------------------------------------------------------
+  // ---- what they do
+  // --------------------------------------------------------------------------------------------------
 
   void do_step(Actor& actor, Random& random) {
     if (actor.kind == Actor::Kind::reader) {
@@ -287,7 +304,8 @@ class Interpreter {
     if (op.kind == tide::OpKind::signal) {
       index_t& word = ranks_[static_cast<std::size_t>(op.peer)].words[static_cast<std::size_t>(op.word())];
       const index_t value = actor.run * op.per_run() + op.value();
-      if (value <= word) problem_ = "rank " + std::to_string(actor.rank) + " sets a word back to " + std::to_string(value);
+      if (value <= word)
+        problem_ = "rank " + std::to_string(actor.rank) + " sets a word back to " + std::to_string(value);
       word = value;
       return true;
     }
@@ -302,7 +320,8 @@ class Interpreter {
     for (const index_t end = actor.done + left; actor.done < end;) {
       const index_t count = std::min(end - actor.done, op.width - actor.done % op.width);
       const index_t row = actor.done / op.width;
-      move(actor.rank, op, actor.backwards ? static_cast<index_t>(op.rows) - 1 - row : row, actor.done % op.width, count);
+      move(actor.rank, op, actor.backwards ? static_cast<index_t>(op.rows) - 1 - row : row, actor.done % op.width,
+           count);
       actor.done += count;
     }
     return actor.done == op.bytes();
@@ -314,7 +333,8 @@ class Interpreter {
     const index_t target = op.target_offset + row * index_t{op.target_pitch};
     switch (op.kind) {
       case tide::OpKind::copy:
-        std::memmove(address(static_cast<std::size_t>(op.peer), op.target, target + from), source, static_cast<std::size_t>(count));
+        std::memmove(address(static_cast<std::size_t>(op.peer), op.target, target + from), source,
+                     static_cast<std::size_t>(count));
         break;
       case tide::OpKind::multicast:
         for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -324,17 +344,21 @@ class Interpreter {
       case tide::OpKind::cast: {
         const auto size = static_cast<index_t>(tide::size_bytes(kernel(op).output));
         for (index_t i = 0; i < count / 4; ++i) {
-          store(address(rank, op.target, target + (from / 4 + i) * size), kernel(op).output, load(source + 4 * i, Element::f32));
+          store(address(rank, op.target, target + (from / 4 + i) * size), kernel(op).output,
+                load(source + 4 * i, Element::f32));
         }
         break;
       }
-      case tide::OpKind::reduce: sum(rank, op, row, from, count, source, target); break;
-      default: problem_ = "an op that cannot be executed";
+      case tide::OpKind::reduce:
+        sum(rank, op, row, from, count, source, target);
+        break;
+      default:
+        problem_ = "an op that cannot be executed";
     }
   }
 
-  void sum(std::size_t rank, const tide::Op& op, index_t row, index_t from, index_t count,
-           const std::byte* source, index_t target) {
+  void sum(std::size_t rank, const tide::Op& op, index_t row, index_t from, index_t count, const std::byte* source,
+           index_t target) {
     const tide::Kernel& kernel = this->kernel(op);
     const auto size = static_cast<index_t>(tide::size_bytes(kernel.input));
     const tide::InboxShape& inbox = collective_.inbox;
@@ -352,7 +376,8 @@ class Interpreter {
     }
   }
 
-  // ---- memory --------------------------------------------------------------------------------------------------------
+  // ---- memory
+  // --------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] Guarded& memory(std::size_t rank, tide::Space space) {
     return ranks_[rank].spaces[static_cast<std::size_t>(space)][0];
@@ -370,7 +395,8 @@ class Interpreter {
       for (std::size_t s = 0; s < ranks_[r].spaces.size(); ++s) {
         for (const Guarded& memory : ranks_[r].spaces[s]) {
           if (!memory.intact()) {
-            problem_ = "rank " + std::to_string(r) + ": bytes beside " + std::string(tide::name(static_cast<tide::Space>(s))) + " were written";
+            problem_ = "rank " + std::to_string(r) + ": bytes beside " +
+                       std::string(tide::name(static_cast<tide::Space>(s))) + " were written";
           }
         }
       }
@@ -382,7 +408,8 @@ class Interpreter {
   [[nodiscard]] std::string name(const Actor& actor) const {
     if (actor.kind == Actor::Kind::caller) return "the caller";
     if (actor.kind == Actor::Kind::reader) return "the reader";
-    return plans_[actor.rank].lanes[static_cast<std::size_t>(actor.lane)].name() + ", op " + std::to_string(actor.ops[actor.at]);
+    return plans_[actor.rank].lanes[static_cast<std::size_t>(actor.lane)].name() + ", op " +
+           std::to_string(actor.ops[actor.at]);
   }
 
   const tide::Collective& collective_;
@@ -396,8 +423,8 @@ class Interpreter {
 };
 
 /// The first of `schedules` schedules that goes wrong, and how; nothing where all give the oracle's bytes.
-inline std::string run_schedules(const tide::Collective& collective, std::span<const tide::Plan> plans, std::uint64_t schedules,
-                                 std::uint64_t seed = 1) {
+inline std::string run_schedules(const tide::Collective& collective, std::span<const tide::Plan> plans,
+                                 std::uint64_t schedules, std::uint64_t seed = 1) {
   const PlanOracle oracle(collective, Interpreter::runs, seed);
   Interpreter interpreter(collective, plans, oracle);
   for (std::uint64_t i = 0; i < schedules; ++i) {

@@ -36,10 +36,10 @@ class PlanOracle {
       Run& now = runs_.emplace_back();
       if (gather_) now.slot = oracle.slot(s, cast ? Source::masters : Source::shards);
       for (index_t r = 0; r < collective.ranks(); ++r) {
-        now.inputs.push_back(!gather_                          ? oracle.gradients(r, s)
-                             : cast                            ? oracle.masters(r, s)
+        now.inputs.push_back(!gather_                           ? oracle.gradients(r, s)
+                             : cast                             ? oracle.masters(r, s)
                              : own_ == tide::OwnBlock::in_place ? oracle.own_block(r, s)
-                                                               : oracle.shards(r, s));
+                                                                : oracle.shards(r, s));
         if (!gather_) now.outputs.push_back(output(collective, oracle, r, run, s));
       }
     }
@@ -79,7 +79,8 @@ class PlanOracle {
   /// Which bytes of a slot are of the rank's own block.
   [[nodiscard]] static std::vector<bool> own_bytes(const tide::LayoutView& layout, index_t rank) {
     std::vector<index_t> sizes;
-    for (const tide::Parameter& p : layout.group.parameters) sizes.push_back(static_cast<index_t>(size_bytes(p.gathered)));
+    for (const tide::Parameter& p : layout.group.parameters)
+      sizes.push_back(static_cast<index_t>(size_bytes(p.gathered)));
     const std::vector<index_t> starts = oracle::dense_starts(layout.group, sizes, layout.storage_alignment);
     std::vector<bool> own(static_cast<std::size_t>(starts.back()), false);
     for (const oracle::Place& place : oracle::places(layout.group, layout.mesh.ranks())) {
@@ -91,8 +92,8 @@ class PlanOracle {
   }
 
   /// A rank's output after a run: what the oracle says, added to the output before where the collective accumulates.
-  [[nodiscard]] Bytes output(const tide::Collective& collective, const CollectiveOracle& oracle, index_t rank, index_t run,
-                             std::uint64_t seed) const {
+  [[nodiscard]] Bytes output(const tide::Collective& collective, const CollectiveOracle& oracle, index_t rank,
+                             index_t run, std::uint64_t seed) const {
     const Bytes sum = oracle.output(rank, seed, scale);
     if (collective.finish == tide::Finish::store) return sum;
     Bytes output = run == 0 ? first_output(rank) : this->output(rank, run - 1);

@@ -4,19 +4,20 @@
 
 #pragma once
 
-namespace tide_test {
-
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool sanitized = true;
+#define TIDE_TEST_SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
+#define TIDE_TEST_SANITIZED 1
 #endif
-#else
-inline constexpr bool sanitized = false;
 #endif
+#if !defined(TIDE_TEST_SANITIZED)
+#define TIDE_TEST_SANITIZED 0
+#endif
+
+namespace tide_test {
+
+inline constexpr bool sanitized = TIDE_TEST_SANITIZED != 0;
 
 /// `full`, or the smaller number under a sanitizer.
 [[nodiscard]] constexpr int sized(int full, int under_sanitizer) noexcept { return sanitized ? under_sanitizer : full; }

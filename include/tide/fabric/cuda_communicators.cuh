@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CudaCommunicators: the NCCL communicators of one rank: one for gathers, one for reduces, since NCCL serialises all work
-// on one communicator.
+// CudaCommunicators: the NCCL communicators of one rank: one for gathers, one for reduces, since NCCL serialises all
+// work on one communicator.
 //
 //   a thread per GPU      auto all = tide::CudaCommunicators::of_devices({0, 1});
 //   a process per GPU     auto mine = tide::CudaCommunicators::from_environment();
@@ -82,8 +82,8 @@ class CudaCommunicators {
     char* end = nullptr;
     const long value = words != nullptr ? std::strtol(words, &end, 10) : 0;
     if (words == nullptr || end == words || *end != '\0' || value < least || value > most) {
-      raise(Errc::argument, detail::text({"tide::CudaCommunicators: ", variable, " must be a number from ", least, " to ",
-                                          most, "; it is ", words != nullptr ? words : "not set", "."}));
+      raise(Errc::argument, detail::text({"tide::CudaCommunicators: ", variable, " must be a number from ", least,
+                                          " to ", most, "; it is ", words != nullptr ? words : "not set", "."}));
     }
     return static_cast<int>(value);
   }

@@ -7,20 +7,21 @@
 //   /* pools, pipelines and storage */
 //   fabric.init();
 //
-// A signal is an 8-byte copy of an epoch word to the peer; a wait for one is a stream wait; lanes of a rank meet at events.
-// No kernel moves a byte. Stream capture is refused: epochs are immediate values and cannot advance in a replay.
+// A signal is an 8-byte copy of an epoch word to the peer; a wait for one is a stream wait; lanes of a rank meet at
+// events. No kernel moves a byte. Stream capture is refused: epochs are immediate values and cannot advance in a
+// replay.
 //
 // Laws: those of Fabric                              (tests/fabric/cuda_fabric.test.cu)
 
 #pragma once
 
-#include <tide/fabric/cuda_communicators.cuh>    // CudaCommunicators
-#include <tide/fabric/cuda_options.cuh>          // CudaOptions
-#include <tide/fabric/cuda_stream.cuh>           // CudaStream
-#include <tide/fabric/detail/cuda_program.cuh>   // CudaProgram
-#include <tide/fabric/detail/cuda_queue.cuh>     // CudaQueue
-#include <tide/fabric/detail/host_state.hpp>     // Failure
-#include <tide/fabric/detail/nccl_window.cuh>    // NcclWindow
+#include <tide/fabric/cuda_communicators.cuh>   // CudaCommunicators
+#include <tide/fabric/cuda_options.cuh>         // CudaOptions
+#include <tide/fabric/cuda_stream.cuh>          // CudaStream
+#include <tide/fabric/detail/cuda_program.cuh>  // CudaProgram
+#include <tide/fabric/detail/cuda_queue.cuh>    // CudaQueue
+#include <tide/fabric/detail/host_state.hpp>    // Failure
+#include <tide/fabric/detail/nccl_window.cuh>   // NcclWindow
 
 #include <deque>
 #include <map>
@@ -54,8 +55,10 @@ class CudaFabric final : public FabricPort {
   /// The user's stream on the fabric's device.
   [[nodiscard]] CudaStream stream(cudaStream_t own) { return {*this, own}; }
 
-  /// Collective: compares what the ranks have reserved and attached, makes the arena and its window, loads every kernel.
-  /// @throws Error (Errc::mismatch) when ranks differ, (Errc::capacity) when a device has too little memory; the same on
+  /// Collective: compares what the ranks have reserved and attached, makes the arena and its window, loads every
+  /// kernel.
+  /// @throws Error (Errc::mismatch) when ranks differ, (Errc::capacity) when a device has too little memory; the same
+  /// on
   ///         every rank
   void init();
 
@@ -63,9 +66,9 @@ class CudaFabric final : public FabricPort {
   /// @throws the fabric's error when it has failed
   void close();
 
-  /// For measurements: from now on each CTA of a sum or a cast writes into `words` (memory of the device) on which SM it
-  /// was and when; null ends it. Word 0 counts them and begins at 0, word 1 is set to how many there is room for, then
-  /// come three words of each: the SM, begin and end in nanoseconds of the device's clock.
+  /// For measurements: from now on each CTA of a sum or a cast writes into `words` (memory of the device) on which SM
+  /// it was and when; null ends it. Word 0 counts them and begins at 0, word 1 is set to how many there is room for,
+  /// then come three words of each: the SM, begin and end in nanoseconds of the device's clock.
   void record_residency(std::uint64_t* words) noexcept { residency_ = words; }
 
   // What pipelines use.
@@ -142,8 +145,8 @@ class CudaFabric final : public FabricPort {
   detail::NcclWindow window_;
   cudaStream_t init_stream_ = nullptr;
   cudaStream_t rescue_stream_ = nullptr;
-  int* meeting_word_ = nullptr;            // on the device
-  std::uint64_t* seen_words_ = nullptr;    // pinned: what the watchdog reads words into
+  int* meeting_word_ = nullptr;          // on the device
+  std::uint64_t* seen_words_ = nullptr;  // pinned: what the watchdog reads words into
   std::uint64_t* residency_ = nullptr;
   std::vector<std::unique_ptr<detail::CudaProgram>> programs_;
   std::vector<std::uint64_t> fingerprints_;

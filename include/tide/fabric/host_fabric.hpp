@@ -35,7 +35,7 @@ class HostFabric final : public FabricPort {
     return capability == Capability::none || state_->options.multicast == HostMulticast::available;
   }
 
-  /// A new stream of this rank.  @throws Error (Errc::order) after `close`
+  /// A new stream of this rank.  @throws Error (Errc::order) after `close`; the fabric's error when it has failed
   [[nodiscard]] HostStream stream();
 
   /// Collective: compares what the ranks have reserved and attached, then makes the arenas. Once, before the first

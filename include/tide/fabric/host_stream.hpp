@@ -37,6 +37,7 @@ class HostStream {
       case detail::HostLane::Pushed::stopped:
         raise(Errc::order, "tide::HostStream: a function cannot be enqueued after close.");
       case detail::HostLane::Pushed::failed:
+        static_cast<void>(record());  // raises, when no lane touches the caller's memory any more
         lane_->raise_failure();
     }
   }

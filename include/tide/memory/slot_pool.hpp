@@ -25,6 +25,8 @@ namespace tide {
 /// A slot that somebody holds. Moves; gives the slot back when destroyed unused.
 class SlotLease {
  public:
+  /// Holds nothing.
+  SlotLease() noexcept = default;
   SlotLease(detail::SlotLife& life, SlotIndex slot) noexcept : life_(&life), slot_(slot) {}
   SlotLease(SlotLease&& other) noexcept : life_(std::exchange(other.life_, nullptr)), slot_(other.slot_) {}
   SlotLease& operator=(SlotLease&& other) noexcept {
@@ -37,7 +39,7 @@ class SlotLease {
   }
 
   [[nodiscard]] SlotIndex slot() const noexcept { return slot_; }
-  /// Whether this is a slot of that pool, and has not been moved from.
+  /// Whether this holds a slot of that pool.
   [[nodiscard]] bool is_of(const detail::SlotLife& life) const noexcept { return life_ == &life; }
   /// Hands the duty to release over to the caller.
   SlotIndex take() noexcept {
@@ -46,8 +48,8 @@ class SlotLease {
   }
 
  private:
-  detail::SlotLife* life_;
-  SlotIndex slot_;
+  detail::SlotLife* life_ = nullptr;
+  SlotIndex slot_{};
 };
 
 /// `Count::value` slots of the largest of `Layouts`. Construct before `init`; outlives the pipelines and handles that

@@ -21,7 +21,6 @@
 #include <tide/plan/tally.hpp>                    // driver_calls
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -115,21 +114,19 @@ class AllGather {
                                                   "gave, and be given here once; ",
                                                   *label_, " on rank ", port_->rank().value, "."}));
     }
-    own_.emplace(std::move(slot));
-    return OwnBlockView<Layout>(life_->data(own_->slot()), layout_, port_->rank());
+    own_ = std::move(slot);
+    return OwnBlockView<Layout>(life_->data(own_.slot()), layout_, port_->rank());
   }
 
   /// Gathers the block that the caller has written in place: no byte of it moves here.
   /// @throws Error (Errc::order) when `own_block` was not called before
   template <class Stream>
   [[nodiscard]] Gathered<Layout> enqueue(InPlace, Stream& stream) {
-    if (!own_) {
+    if (!own_.is_of(*life_)) {
       port_->refuse(Errc::order, detail::text({"tide::AllGather: own_block must be called before a gather in place; ",
                                                *label_, " on rank ", port_->rank().value, "."}));
     }
-    SlotLease slot = std::move(*own_);
-    own_.reset();
-    return launch(1, {}, std::move(slot), stream);
+    return launch(1, {}, std::move(own_), stream);
   }
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
@@ -158,7 +155,7 @@ class AllGather {
   detail::PackedCheck check_masters_;
   std::shared_ptr<const std::string> label_;  // handles keep it
   std::int32_t program_ = -1;
-  std::optional<SlotLease> own_;
+  SlotLease own_;
 };
 
 }  // namespace tide

@@ -82,7 +82,7 @@ struct Collective {
   OwnBlock own = OwnBlock::copy;                       ///< of a gather
   GradientSource gradients = GradientSource::storage;  ///< of a reduce
   Finish finish = Finish::store;                       ///< of a reduce
-  index_t ctas = 32;  ///< of a reduce: CTAs that a GPU sums with; changes no byte
+  index_t ctas = 32;                                   ///< of a reduce: CTAs that a GPU sums with; changes no byte
   InboxShape inbox{};                                  ///< of a reduce
   std::vector<Kernel> kernels{};
 

@@ -10,8 +10,8 @@
 
 #pragma once
 
-#include <tide/reduce/launch.hpp>  // Launch
 #include <tide/plan/plan.hpp>            // Plan, Collective
+#include <tide/reduce/launch.hpp>        // Launch
 #include <tide/transport/transport.hpp>  // Capability
 
 #include <concepts>
@@ -19,7 +19,8 @@
 
 namespace tide {
 
-/// `R::name`, `R::capability`, `R::finish`, `R::launch` (a Launch) and `R::reduce(collective, rank)`, the plan of one rank.
+/// `R::name`, `R::capability`, `R::finish`, `R::launch` (a Launch) and `R::reduce(collective, rank)`, the plan of one
+/// rank.
 template <class R>
 concept Reducer = requires(const Collective& collective, Rank rank) {
   { R::name } -> std::convertible_to<std::string_view>;

@@ -9,7 +9,7 @@ using View = tide::ShardsView<Layout, tide::Buffer::slot>;
 #elif TIDE_CASE == 2  // expect: tide::DynamicLayout: pass the layout to the constructor
 using View = tide::ShardsView<Layout, tide::Buffer::shards>;
 void subject(tide::FabricPort& fabric) { tide::Shards<tide::DynamicLayout> shards(fabric); }
-#else  // control: packed buffers; a run-time layout is passed
+#else                 // control: packed buffers; a run-time layout is passed
 using View = tide::ShardsView<Layout, tide::Buffer::masters>;
 void subject(tide::FabricPort& fabric, tide::DynamicLayout layout) {
   tide::Shards<tide::DynamicLayout> shards(fabric, std::move(layout));

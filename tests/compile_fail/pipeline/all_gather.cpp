@@ -25,6 +25,6 @@ using Gather = tide::AllGather<Layout, tide::UnicastTransport>;
 void subject(tide::HostFabric& fabric, OtherPool& pool) { Gather gather(fabric, pool); }
 #elif TIDE_CASE == 5  // expect: tide::AllGather: the first argument must be a Fabric
 void subject(tide::FabricPort& fabric, Pool& pool) { Gather gather(fabric, pool); }
-#else  // control: a transport, one node, a fabric, a pool that was made for the layout
+#else                 // control: a transport, one node, a fabric, a pool that was made for the layout
 void subject(tide::HostFabric& fabric, Pool& pool) { Gather gather(fabric, pool); }
 #endif

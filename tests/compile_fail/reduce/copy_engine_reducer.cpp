@@ -5,6 +5,6 @@
 tide::CopyEngineReducer<tide::Store> subject;
 #elif TIDE_CASE == 2  // expect: tide::CopyEngineReducer: the second policy must be an Epilogue
 tide::CopyEngineReducer<tide::Burst, tide::Burst> subject;
-#else  // control: policies of the right kind
+#else                 // control: policies of the right kind
 tide::CopyEngineReducer<tide::Trickle<>, tide::Accumulate> subject;
 #endif

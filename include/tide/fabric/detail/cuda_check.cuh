@@ -33,8 +33,8 @@ inline void check(ncclResult_t status, const char* call) {
   raise(Errc::operation, text({"tide::CudaFabric: ", call, " failed: ", ncclGetErrorString(status), "."}));
 }
 
-// Whether work is still to be done. "Not ready" is no error, and must not stay behind as the thread's last one, where the
-// check of the next launch would find it.
+// Whether work is still to be done. "Not ready" is no error, and must not stay behind as the thread's last one, where
+// the check of the next launch would find it.
 [[nodiscard]] inline bool is_not_ready(cudaError_t status) noexcept {
   if (status != cudaErrorNotReady) return false;
   static_cast<void>(cudaGetLastError());

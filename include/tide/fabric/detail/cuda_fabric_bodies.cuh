@@ -117,7 +117,8 @@ inline void CudaFabric::compare_ranks() {
   std::uint64_t* device = nullptr;
   detail::check(cudaMalloc(&device, got.size() * 8), "cudaMalloc");
   std::uint64_t* mine = device + own.size() * static_cast<std::size_t>(rank_.value);
-  detail::check(cudaMemcpyAsync(mine, own.data(), own.size() * 8, cudaMemcpyHostToDevice, init_stream_), "cudaMemcpyAsync");
+  detail::check(cudaMemcpyAsync(mine, own.data(), own.size() * 8, cudaMemcpyHostToDevice, init_stream_),
+                "cudaMemcpyAsync");
   detail::check(ncclAllGather(mine, device, own.size(), ncclUint64, gather_, init_stream_), "ncclAllGather");
   poll("init", [this] { return !detail::is_busy(init_stream_); });
   detail::check(cudaMemcpy(got.data(), device, got.size() * 8, cudaMemcpyDeviceToHost), "cudaMemcpy");
@@ -126,9 +127,10 @@ inline void CudaFabric::compare_ranks() {
   for (std::size_t r = 1; r < ranks; ++r) {
     for (std::size_t i = 0; i < own.size(); ++i) {
       if (got[r * own.size() + i] == got[i]) continue;
-      failure_.set(Errc::mismatch,
-                   detail::text({"tide::CudaFabric: all ranks must construct the same pipelines in the same order; ranks 0 and ",
-                                 r, " differ in ", things[i], ": ", got[i], " and ", got[r * own.size() + i], "."}));
+      failure_.set(
+          Errc::mismatch,
+          detail::text({"tide::CudaFabric: all ranks must construct the same pipelines in the same order; ranks 0 and ",
+                        r, " differ in ", things[i], ": ", got[i], " and ", got[r * own.size() + i], "."}));
       failure_.raise_it();
     }
   }
@@ -165,10 +167,10 @@ inline void CudaFabric::init() {
   };
   // Both verdicts are agreed before any rank acts on them.
   if (!meet_all(static_cast<std::size_t>(reserved_) < free_bytes ? 1 : 0)) {
-    failure_.set(Errc::capacity, detail::text({"tide::CudaFabric: the arena must fit into memory; needs ",
-                                               detail::gibibytes(reserved_), ", has ",
-                                               detail::gibibytes(static_cast<index_t>(free_bytes)), " on rank ",
-                                               rank_.value, "."}));
+    failure_.set(
+        Errc::capacity,
+        detail::text({"tide::CudaFabric: the arena must fit into memory; needs ", detail::gibibytes(reserved_),
+                      ", has ", detail::gibibytes(static_cast<index_t>(free_bytes)), " on rank ", rank_.value, "."}));
     failure_.raise_it();
   }
   if (!meet_all(window_.allocate(reserved_) ? 1 : 0)) {
@@ -200,8 +202,9 @@ inline void CudaFabric::init() {
 inline void CudaFabric::require_running(const char* call) {
   if (failure_.failed()) failure_.raise_it();
   if (phase_ == Phase::running) return;
-  raise(Errc::order, detail::text({"tide::CudaFabric: ", call,
-                                   phase_ == Phase::building ? " needs init to be called first." : " cannot follow close."}));
+  raise(Errc::order,
+        detail::text({"tide::CudaFabric: ", call,
+                      phase_ == Phase::building ? " needs init to be called first." : " cannot follow close."}));
 }
 
 inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met) {
@@ -211,8 +214,9 @@ inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met
   for (int spins = 0; !met(); ++spins) {
     if (failure_.failed()) failure_.raise_it();
     if (detail::Clock::now() > end) {
-      failure_.set(Errc::deadline, detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(options_.deadline),
-                                                 " passed: rank ", rank_.value, " waited for ", what, "."}));
+      failure_.set(Errc::deadline,
+                   detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(options_.deadline),
+                                 " passed: rank ", rank_.value, " waited for ", what, "."}));
       failure_.raise_it();
     }
     // The first millisecond is worth a busy core, what is longer is not.
@@ -222,14 +226,18 @@ inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met
 
 inline detail::CudaQueue& CudaFabric::queue_of(cudaStream_t stream) { return queues_[stream]; }
 
-inline std::byte* CudaFabric::locate(const detail::CudaProgram& program, const detail::CudaVariant& variant, index_t rank,
-                                     Place place, index_t offset, const Bindings& bindings) const {
+inline std::byte* CudaFabric::locate(const detail::CudaProgram& program, const detail::CudaVariant& variant,
+                                     index_t rank, Place place, index_t offset, const Bindings& bindings) const {
   std::byte* arena = window_.peer(rank, rank_.value);
   switch (place.space) {
-    case Space::slot: return arena + bindings.slot_offset + offset;
-    case Space::inbox: return arena + program.places.inbox + place.instance * variant.collective.inbox.chunk_bytes() + offset;
-    case Space::output: return static_cast<std::byte*>(bindings.output) + offset;
-    default: return nullptr;
+    case Space::slot:
+      return arena + bindings.slot_offset + offset;
+    case Space::inbox:
+      return arena + program.places.inbox + place.instance * variant.collective.inbox.chunk_bytes() + offset;
+    case Space::output:
+      return static_cast<std::byte*>(bindings.output) + offset;
+    default:
+      return nullptr;
   }
 }
 
@@ -237,13 +245,16 @@ inline const std::byte* CudaFabric::source(const detail::CudaProgram& program, c
                                            const Op& op, const Bindings& bindings) const {
   const index_t offset = op.source_offset;
   switch (op.source.space) {
-    case Space::master: return static_cast<const std::byte*>(bindings.master) + offset;
-    case Space::shards: return static_cast<const std::byte*>(bindings.shards) + offset;
+    case Space::master:
+      return static_cast<const std::byte*>(bindings.master) + offset;
+    case Space::shards:
+      return static_cast<const std::byte*>(bindings.shards) + offset;
     case Space::gradients:
       if (bindings.gradient_table == nullptr) return static_cast<const std::byte*>(bindings.gradients) + offset;
       return static_cast<const std::byte*>(bindings.gradient_table[op.source.parameter]) + offset -
              variant.gradient_start[op.source.parameter];
-    default: return locate(program, variant, rank_.value, op.source, offset, bindings);
+    default:
+      return locate(program, variant, rank_.value, op.source, offset, bindings);
   }
 }
 
@@ -269,34 +280,43 @@ inline void CudaFabric::record_exit(detail::CudaProgram& program, const Exit& ex
   counters_[static_cast<std::size_t>(program.counters[static_cast<std::size_t>(exit.kind)])].recorded = run + 1;
 }
 
-inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVariant& variant, const detail::CudaStep& step,
-                                const Bindings& bindings, std::uint64_t run, cudaStream_t stream) {
+inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVariant& variant,
+                                const detail::CudaStep& step, const Bindings& bindings, std::uint64_t run,
+                                cudaStream_t stream) {
   const Op& op = variant.plan.ops[step.first];
   const auto word_at = [&](index_t rank, index_t word) {
     return reinterpret_cast<CUdeviceptr>(window_.peer(rank, rank_.value) + program.places.signals + 8 * word);
   };
-  const auto epoch = [&](const Op& of) { return run * static_cast<std::uint64_t>(of.per_run()) + static_cast<std::uint64_t>(of.value()); };
+  const auto epoch = [&](const Op& of) {
+    return run * static_cast<std::uint64_t>(of.per_run()) + static_cast<std::uint64_t>(of.value());
+  };
   const bool two_calls = step.kind == detail::CudaStep::Kind::signal_peer && step.stages;
-  const std::uint64_t calls =
-      step.kind == detail::CudaStep::Kind::multicast ? static_cast<std::uint64_t>(mesh_.ranks()) : two_calls ? 2 : 1;
+  const std::uint64_t calls = step.kind == detail::CudaStep::Kind::multicast ? static_cast<std::uint64_t>(mesh_.ranks())
+                              : two_calls                                    ? 2
+                                                                             : 1;
   queue_of(stream).admit(stream, calls, [&](detail::CudaQueue::Met met) { poll(program.label, std::move(met)); });
   switch (step.kind) {
-    case detail::CudaStep::Kind::copy: copy(program, variant, op, op.peer, bindings, stream); break;
+    case detail::CudaStep::Kind::copy:
+      copy(program, variant, op, op.peer, bindings, stream);
+      break;
     case detail::CudaStep::Kind::multicast:
-      for (index_t k = 1; k <= mesh_.ranks(); ++k) copy(program, variant, op, (rank_.value + k) % mesh_.ranks(), bindings, stream);
+      for (index_t k = 1; k <= mesh_.ranks(); ++k)
+        copy(program, variant, op, (rank_.value + k) % mesh_.ranks(), bindings, stream);
       break;
     case detail::CudaStep::Kind::signal_own:
-      detail::check(cudaEventRecord(variant.events[static_cast<std::size_t>(step.word)].get(), stream), "cudaEventRecord");
+      detail::check(cudaEventRecord(variant.events[static_cast<std::size_t>(step.word)].get(), stream),
+                    "cudaEventRecord");
       break;
     case detail::CudaStep::Kind::wait_own:
-      detail::check(cudaStreamWaitEvent(stream, variant.events[static_cast<std::size_t>(step.word)].get()), "cudaStreamWaitEvent");
+      detail::check(cudaStreamWaitEvent(stream, variant.events[static_cast<std::size_t>(step.word)].get()),
+                    "cudaStreamWaitEvent");
       break;
     case detail::CudaStep::Kind::signal_peer: {
       // From CUDA 13.1 on a stream may not write to a peer's memory: the word is written here and copied there.
       const auto staged = reinterpret_cast<CUdeviceptr>(variant.staging + step.word);
       if (step.stages) detail::check(cuStreamWriteValue64(stream, staged, epoch(op), 0), "cuStreamWriteValue64");
-      detail::check(cudaMemcpyAsync(reinterpret_cast<void*>(word_at(op.peer, op.word())), reinterpret_cast<void*>(staged), 8,
-                                    cudaMemcpyDeviceToDevice, stream),
+      detail::check(cudaMemcpyAsync(reinterpret_cast<void*>(word_at(op.peer, op.word())),
+                                    reinterpret_cast<void*>(staged), 8, cudaMemcpyDeviceToDevice, stream),
                     "cudaMemcpyAsync");
       break;
     }
@@ -333,7 +353,8 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
         launch.piece_stride = variant.collective.inbox.piece_bytes();
       }
       if (bindings.gradient_table != nullptr) {
-        launch.table = program.table + static_cast<std::uint64_t>(program.table_entries) * (run % detail::CudaProgram::max_runs);
+        launch.table =
+            program.table + static_cast<std::uint64_t>(program.table_entries) * (run % detail::CudaProgram::max_runs);
       }
       const index_t most = cast ? 256 : variant.collective.ctas;
       const int ctas = static_cast<int>(std::max<index_t>(1, std::min<index_t>(step.tiles, most)));
@@ -343,9 +364,11 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
   }
 }
 
-inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, const Bindings& bindings, StreamRef stream) {
+inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, const Bindings& bindings,
+                               StreamRef stream) {
   require_running("a call");
-  if (stream.port != this) raise(Errc::argument, "tide::CudaFabric: the stream must belong to the fabric of the pipeline.");
+  if (stream.port != this)
+    raise(Errc::argument, "tide::CudaFabric: the stream must belong to the fabric of the pipeline.");
   const detail::DeviceGuard guard(device_);
   const auto caller = static_cast<cudaStream_t>(stream.handle);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -377,8 +400,9 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
     const std::size_t entries = static_cast<std::size_t>(program.table_entries);
     const std::size_t at = entries * (run % detail::CudaProgram::max_runs);
     std::copy_n(bindings.gradient_table, entries, program.host_table + at);
-    detail::check(cudaMemcpyAsync(program.table + at, program.host_table + at, entries * 8, cudaMemcpyHostToDevice, caller),
-                  "cudaMemcpyAsync");
+    detail::check(
+        cudaMemcpyAsync(program.table + at, program.host_table + at, entries * 8, cudaMemcpyHostToDevice, caller),
+        "cudaMemcpyAsync");
   }
   const auto exits = [&](const std::vector<std::int32_t>& list) {
     for (const std::int32_t e : list) {

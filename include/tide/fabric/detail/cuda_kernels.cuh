@@ -2,10 +2,10 @@
 //
 // The kernels of CudaFabric: casts, and sums along the tree of reduce/tree.hpp.
 //
-// A launch works off a table of rows, cut into tiles of 16384 elements. A lane takes 4 elements at a time: 8 bytes of each
-// bf16 input, 16 bytes of output, so that each warp writes whole contiguous 512-byte lines; wider or strided stores cost
-// up to twice the SM time (docs/decisions, "The sum kernel"). Every operation rounds on its own: products and sums are
-// the _rn intrinsics, which nvcc never fuses.
+// A launch works off a table of rows, cut into tiles of 16384 elements. A lane takes 4 elements at a time: 8 bytes of
+// each bf16 input, 16 bytes of output, so that each warp writes whole contiguous 512-byte lines; wider or strided
+// stores cost up to twice the SM time (docs/decisions, "The sum kernel"). Every operation rounds on its own: products
+// and sums are the _rn intrinsics, which nvcc never fuses.
 
 #pragma once
 
@@ -38,7 +38,7 @@ struct CudaLaunch {
   const CudaRow* rows = nullptr;
   int row_count = 0;
   std::int64_t tiles = 0;
-  const std::byte* source = nullptr;  // masters or gradients
+  const std::byte* source = nullptr;   // masters or gradients
   const void* const* table = nullptr;  // of gradients: a pointer per parameter instead of `source`
   const std::byte* pieces = nullptr;
   std::int64_t piece_stride = 0;  // bytes
@@ -96,8 +96,8 @@ __device__ inline int row_of(const CudaLaunch& launch, std::int64_t tile) {
   return low;
 }
 
-// The row of the tile that a CTA is at. Tiles come in order, so the search, a chain of loads that each wait for the last,
-// is made only where a row ends.
+// The row of the tile that a CTA is at. Tiles come in order, so the search, a chain of loads that each wait for the
+// last, is made only where a row ends.
 struct RowCursor {
   CudaRow row{};
   std::int64_t end = 0;  // the first tile behind the row
@@ -216,7 +216,8 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
     const std::int64_t end = begin + cuda_tile < row.elements ? begin + cuda_tile : row.elements;
     const int inputs = N > 0 ? N : launch.inputs;
     bool wide = aligned4(out) && aligned4(in.own);
-    if (inputs > 1) wide = wide && aligned4(reinterpret_cast<const In*>(in.pieces)) && in.stride % (4 * sizeof(In)) == 0;
+    if (inputs > 1)
+      wide = wide && aligned4(reinterpret_cast<const In*>(in.pieces)) && in.stride % (4 * sizeof(In)) == 0;
     const std::int64_t vectors = wide ? (end - begin) / 4 : 0;
     if constexpr (N > 0) {
       // Loads of several vectors are in flight before the first store: the compiler may not move a load over a store.
@@ -252,8 +253,7 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
       }
     }
     for (std::int64_t e = begin + 4 * vectors + threadIdx.x; e < end; e += cuda_threads) {
-      const float sum =
-          device_tree<N>(inputs, [&](int i) { return convert<float>(in.at(i)[e]); });
+      const float sum = device_tree<N>(inputs, [&](int i) { return convert<float>(in.at(i)[e]); });
       out[e] = finish_sum<Accumulate>(sum, launch.scale, Accumulate ? out[e] : 0.0F);
     }
   }
@@ -303,12 +303,18 @@ TIDE_HIDDEN cudaError_t launch_sum_of(const CudaLaunch& launch, int ctas, cudaSt
 template <class In, bool Accumulate>
 TIDE_HIDDEN cudaError_t launch_sum(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
   switch (launch.inputs) {
-    case 1: return launch_sum_of<In, 1, Accumulate>(launch, ctas, stream);
-    case 2: return launch_sum_of<In, 2, Accumulate>(launch, ctas, stream);
-    case 3: return launch_sum_of<In, 3, Accumulate>(launch, ctas, stream);
-    case 4: return launch_sum_of<In, 4, Accumulate>(launch, ctas, stream);
-    case 8: return launch_sum_of<In, 8, Accumulate>(launch, ctas, stream);
-    default: return launch_sum_of<In, 0, Accumulate>(launch, ctas, stream);
+    case 1:
+      return launch_sum_of<In, 1, Accumulate>(launch, ctas, stream);
+    case 2:
+      return launch_sum_of<In, 2, Accumulate>(launch, ctas, stream);
+    case 3:
+      return launch_sum_of<In, 3, Accumulate>(launch, ctas, stream);
+    case 4:
+      return launch_sum_of<In, 4, Accumulate>(launch, ctas, stream);
+    case 8:
+      return launch_sum_of<In, 8, Accumulate>(launch, ctas, stream);
+    default:
+      return launch_sum_of<In, 0, Accumulate>(launch, ctas, stream);
   }
 }
 

@@ -23,9 +23,9 @@ struct CudaStep {
   std::uint16_t lane = 0;
   std::size_t first = 0;  // ops of the plan, in issue order
   std::size_t last = 0;
-  std::int32_t word = -1;         // of signal_peer: the staging word; of *_own: the lane of the event
-  bool stages = false;            // of signal_peer: whether it writes the staging word
-  std::size_t first_row = 0;      // of sum and cast
+  std::int32_t word = -1;     // of signal_peer: the staging word; of *_own: the lane of the event
+  bool stages = false;        // of signal_peer: whether it writes the staging word
+  std::size_t first_row = 0;  // of sum and cast
   std::int32_t row_count = 0;
   std::int64_t tiles = 0;
   std::vector<std::int32_t> exits{};  // that come after it
@@ -95,16 +95,25 @@ class CudaVariant {
     step.first = first;
     step.last = last;
     switch (op.kind) {
-      case OpKind::copy: step.kind = CudaStep::Kind::copy; break;
-      case OpKind::multicast: step.kind = CudaStep::Kind::multicast; break;
-      case OpKind::signal: add_signal(step, op); break;
+      case OpKind::copy:
+        step.kind = CudaStep::Kind::copy;
+        break;
+      case OpKind::multicast:
+        step.kind = CudaStep::Kind::multicast;
+        break;
+      case OpKind::signal:
+        add_signal(step, op);
+        break;
       case OpKind::wait:
         step.kind = is_own_word(op) ? CudaStep::Kind::wait_own : CudaStep::Kind::wait_peers;
         step.word = static_cast<std::int32_t>(collective.words().index(op.word()));
         break;
       case OpKind::reduce:
-      case OpKind::cast: add_launch(step); break;
-      case OpKind::put: raise(Errc::argument, "tide::CudaFabric: puts between nodes are not supported in this version.");
+      case OpKind::cast:
+        add_launch(step);
+        break;
+      case OpKind::put:
+        raise(Errc::argument, "tide::CudaFabric: puts between nodes are not supported in this version.");
     }
     steps.push_back(std::move(step));
   }
@@ -119,7 +128,8 @@ class CudaVariant {
     step.kind = CudaStep::Kind::signal_peer;
     const CudaStep* before = steps.empty() ? nullptr : &steps.back();
     const bool shares = before != nullptr && before->kind == CudaStep::Kind::signal_peer && before->lane == step.lane &&
-                        plan.ops[before->first].value() == op.value() && plan.ops[before->first].per_run() == op.per_run();
+                        plan.ops[before->first].value() == op.value() &&
+                        plan.ops[before->first].per_run() == op.per_run();
     step.stages = !shares;
     step.word = shares ? before->word : staging_words++;
   }
@@ -141,7 +151,8 @@ class CudaVariant {
         row.target = (op.target_offset + r * index_t{op.target_pitch}) / out;
         row.elements = op.width / in;
         row.parameter = op.source.parameter;
-        if (!cast) row.piece = (op.extra_offset + r * (index_t{op.target_pitch} / 4) * collective.inbox.element_bytes) / in;
+        if (!cast)
+          row.piece = (op.extra_offset + r * (index_t{op.target_pitch} / 4) * collective.inbox.element_bytes) / in;
         row.first_tile = step.tiles;
         step.tiles += ceil_div(row.elements, cuda_tile);
         rows.push_back(row);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The watchdog of CudaFabric, and how it ends. A stream wait has no time-out of its own, so a host thread looks after the
-// runs: when one is late it reads the words, says which wait is unmet, and releases all waits by writing them far ahead.
+// The watchdog of CudaFabric, and how it ends. A stream wait has no time-out of its own, so a host thread looks after
+// the runs: when one is late it reads the words, says which wait is unmet, and releases all waits by writing them far
+// ahead.
 
 #pragma once
 
@@ -53,8 +54,8 @@ inline std::string CudaFabric::diagnose(const Flight& flight) {
                                          " passed: ", program.label, ", step ", flight.run, ", rank ", rank_.value});
   // Into pinned memory: a copy to pageable memory would block this thread behind the very wait that it looks into.
   const volatile std::uint64_t* words = seen_words_;
-  cudaMemcpyAsync(seen_words_, window_.memory() + program.places.signals, static_cast<std::size_t>(program.words.bytes()),
-                  cudaMemcpyDeviceToHost, rescue_stream_);
+  cudaMemcpyAsync(seen_words_, window_.memory() + program.places.signals,
+                  static_cast<std::size_t>(program.words.bytes()), cudaMemcpyDeviceToHost, rescue_stream_);
   const auto end = detail::Clock::now() + std::chrono::seconds(1);
   while (detail::is_busy(rescue_stream_)) {
     if (detail::Clock::now() > end) return head + ": waits for its peers; the words could not be read.";
@@ -69,8 +70,8 @@ inline std::string CudaFabric::diagnose(const Flight& flight) {
     const std::uint64_t is = words[op.word()];
     if (is >= expected) continue;
     return detail::text({head, ", lane ", variant.plan.lanes[op.lane].name(), ", op ", seq, " (wait) waits for rank ",
-                         program.words.index(op.word()), ": ", program.words.describe(op.word()), " is ", is, ", expected ",
-                         expected, "."});
+                         program.words.index(op.word()), ": ", program.words.describe(op.word()), " is ", is,
+                         ", expected ", expected, "."});
   }
   return head + ": its own work was not done; every peer has signalled.";
 }
@@ -81,7 +82,8 @@ inline void CudaFabric::release_waits() {
     for (index_t word = 0; word < program->words.count(); ++word) {
       constexpr std::uint64_t ahead = (std::uint64_t{1} << 62) + (std::uint64_t{1} << 40);
       cuStreamWriteValue64(rescue_stream_,
-                           reinterpret_cast<CUdeviceptr>(window_.memory() + program->places.signals + 8 * word), ahead, 0);
+                           reinterpret_cast<CUdeviceptr>(window_.memory() + program->places.signals + 8 * word), ahead,
+                           0);
     }
   }
 }
@@ -105,7 +107,8 @@ inline void CudaFabric::close() {
     poll("its own runs", [this] { return !is_running(); });
     for (const cudaStream_t stream : streams_) poll("the work of a stream", idle(stream));
     for (const auto& entry : lanes_) poll("the work of a lane", idle(entry.second));
-    detail::check(ncclAllReduce(meeting_word_, meeting_word_, 1, ncclInt, ncclMax, gather_, init_stream_), "ncclAllReduce");
+    detail::check(ncclAllReduce(meeting_word_, meeting_word_, 1, ncclInt, ncclMax, gather_, init_stream_),
+                  "ncclAllReduce");
     poll("the other ranks to close", idle(init_stream_));
   }
   stop();

@@ -13,6 +13,7 @@
 namespace tide {
 
 inline HostStream HostFabric::stream() {
+  if (state_->failure.failed()) state_->failure.raise_it();
   if (phase_ == Phase::closed) raise(Errc::order, "tide::HostFabric: a stream cannot be made after close.");
   if (state_->options.lanes == HostLanes::merged) {
     return HostStream(*this, lane(Operation::gather, {LaneKind::caller, 0}));
@@ -48,7 +49,12 @@ inline void HostFabric::raise_failure() {
 }
 
 inline void HostFabric::fail_late(const std::string& what) {
-  const std::string reason = state_->at(rank_).bell.reason();
+  std::string reason = state_->at(rank_).bell.reason();
+  // An op that waits has the same deadline and knows more: it gets a moment to say it.
+  for (int i = 0; i < 20 && reason.empty() && !state_->failure.failed(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    reason = state_->at(rank_).bell.reason();
+  }
   state_->fail(
       Errc::deadline,
       detail::text({"tide::HostFabric: the deadline of ", detail::seconds_text(state_->options.deadline),
@@ -151,12 +157,13 @@ inline void HostFabric::compare() {
   }
   const index_t has = state_->options.memory_bytes > 0 ? state_->options.memory_bytes : detail::machine_memory();
   const index_t ranks = state_->mesh.ranks();
+  const index_t needed = first.reserved > INT64_MAX / ranks ? INT64_MAX : first.reserved * ranks;
   const auto too_large = [&] {
-    state_->failure.set(Errc::capacity, detail::text({"tide::HostFabric: the arenas must fit into memory; needs ",
-                                                      detail::gibibytes(first.reserved * ranks), ", has ",
-                                                      detail::gibibytes(has), "."}));
+    state_->failure.set(Errc::capacity,
+                        detail::text({"tide::HostFabric: the arenas must fit into memory; needs ",
+                                      detail::gibibytes(needed), ", has ", detail::gibibytes(has), "."}));
   };
-  if (first.reserved > INT64_MAX / ranks || (has > 0 && first.reserved * ranks > has)) return too_large();
+  if (needed == INT64_MAX || (has > 0 && needed > has)) return too_large();
   for (detail::HostRank& rank : state_->ranks) {
     rank.arena = detail::allocate_aligned(std::max<index_t>(rank.reserved, 1));
     if (!rank.arena) return too_large();

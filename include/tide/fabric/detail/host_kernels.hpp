@@ -4,11 +4,12 @@
 
 #pragma once
 
+#include <tide/core/math.hpp>        // power_below
 #include <tide/element/convert.hpp>  // convert
 #include <tide/fabric/fabric.hpp>    // KernelCode
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -47,38 +48,62 @@ void host_cast(const std::byte* source, std::byte* target, index_t elements) {
   for (index_t i = 0; i < elements; ++i) to[i] = convert<To>(from[i]);
 }
 
-template <class In, bool Accumulate>
-void host_sum(const HostSumRow& row) {
-  // 512 elements of every level stay in the first cache; 17 levels are enough for 65536 inputs.
-  constexpr index_t block = 512;
-  constexpr int levels = 17;
-  alignas(64) float sums[levels][block];
-  for (index_t begin = 0; begin < row.elements; begin += block) {
-    const index_t n = std::min(block, row.elements - begin);
-    int top = 0;
-    for (std::int32_t i = 0; i < row.inputs; ++i) {
+// The tree's sum of inputs [First, Last) at position `e`.
+template <int First, int Last, class In>
+[[nodiscard]] inline float tree_at(const In* const* inputs, index_t e) noexcept {
+  if constexpr (Last - First == 1) {
+    return convert<float>(inputs[First][e]);
+  } else {
+    constexpr int middle = First + static_cast<int>(power_below(Last - First));
+    return tree_at<First, middle>(inputs, e) + tree_at<middle, Last>(inputs, e);
+  }
+}
+
+// All of a small tree in one pass over its inputs.
+template <int Count, class In>
+void sum_few(const In* const* given, index_t elements, float scale, float* sums) noexcept {
+  std::array<const In*, Count> inputs;  // a copy, so that the compiler sees that no store changes it
+  std::copy_n(given, Count, inputs.begin());
+  for (index_t e = 0; e < elements; ++e) sums[e] = tree_at<0, Count>(inputs.data(), e) * scale;
+}
+
+inline constexpr index_t sum_block = 512;  // elements; a few blocks of floats stay in the first cache
+
+// Inputs [first, last) of `n` elements from `begin` on, summed and scaled: up to four in one pass, more by the halves
+// of the tree, which meet in the first cache. `scratch` has a block for each level above four.
+template <class In>
+void sum_range(const HostSumRow& row, std::int32_t first, std::int32_t last, index_t begin, index_t n, float scale,
+               float* sums, float* scratch) noexcept {
+  constexpr std::array few{&sum_few<1, In>, &sum_few<2, In>, &sum_few<3, In>, &sum_few<4, In>};
+  const auto count = static_cast<std::size_t>(last - first);
+  if (count <= few.size()) {
+    std::array<const In*, few.size()> inputs{};
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::int32_t i = first + static_cast<std::int32_t>(k);
       const std::int32_t piece = i < row.position ? i : i - 1;
       const std::byte* bytes = i == row.position ? row.own : row.pieces + piece * row.piece_stride;
-      const In* input = reinterpret_cast<const In*>(bytes) + begin;
-      // A binary counter: input i carries as often as i has trailing ones; the first carry needs no buffer.
-      if ((i & 1) != 0) {
-        float* left = sums[top - 1];
-        for (index_t e = 0; e < n; ++e) left[e] += static_cast<float>(convert<float>(input[e]));
-        for (std::int32_t carry = i >> 1; (carry & 1) != 0; carry >>= 1, --top) {
-          for (index_t e = 0; e < n; ++e) sums[top - 2][e] += sums[top - 1][e];
-        }
-      } else {
-        for (index_t e = 0; e < n; ++e) sums[top][e] = static_cast<float>(convert<float>(input[e]));
-        ++top;
-      }
+      inputs[k] = reinterpret_cast<const In*>(bytes) + begin;
     }
-    for (; top > 1; --top) {
-      for (index_t e = 0; e < n; ++e) sums[top - 2][e] += sums[top - 1][e];
-    }
-    for (index_t e = 0; e < n; ++e) sums[0][e] *= row.scale;
-    keep_rounded(sums[0]);
+    return few[count - 1](inputs.data(), n, scale, sums);
+  }
+  const std::int32_t middle = first + static_cast<std::int32_t>(power_below(last - first));
+  sum_range<In>(row, first, middle, begin, n, 1, sums, scratch);
+  sum_range<In>(row, middle, last, begin, n, 1, scratch, scratch + sum_block);
+  for (index_t e = 0; e < n; ++e) sums[e] = (sums[e] + scratch[e]) * scale;
+}
+
+template <class In, bool Accumulate>
+void host_sum(const HostSumRow& row) {
+  alignas(64) float scratch[16][sum_block];  // enough for 65536 inputs
+  for (index_t begin = 0; begin < row.elements; begin += sum_block) {
+    const index_t n = std::min(sum_block, row.elements - begin);
     float* output = row.output + begin;
-    for (index_t e = 0; e < n; ++e) output[e] = Accumulate ? output[e] + sums[0][e] : sums[0][e];
+    float* sums = Accumulate ? scratch[0] : output;
+    sum_range<In>(row, 0, row.inputs, begin, n, row.scale, sums, scratch[1]);
+    if constexpr (Accumulate) {
+      keep_rounded(sums);
+      for (index_t e = 0; e < n; ++e) output[e] += sums[e];
+    }
   }
 }
 

@@ -51,11 +51,12 @@ class HostLane {
     return Pushed::queued;
   }
 
-  // Waits, after a failure, until nothing of ours touches memory of the user any more: what is queued will be skipped,
-  // so only the op in progress matters. A function of the user may go on.
+  // Waits, after a failure, until nothing touches memory of the user any more: what is queued will be skipped, so only
+  // what is in progress matters. A function of the user gets a second: one that is stuck must not keep the error back.
   void settle() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !in_op_; });
+    changed_.wait_for(lock, std::chrono::seconds(1), [&] { return !in_function_; });
   }
 
   [[noreturn]] void raise_failure() const { state_.failure.raise_it(); }
@@ -79,12 +80,13 @@ class HostLane {
       changed_.wait(lock, [&] { return stopping_ || pushed_ != done_; });
       if (pushed_ == done_) return;
       HostItem item = std::move(items_[done_ % capacity]);
-      in_op_ = !item.function;
+      in_function_ = static_cast<bool>(item.function);
+      in_op_ = !in_function_;
       lock.unlock();
       if (!state_.failure.failed()) run(item);
       item = {};
       lock.lock();
-      in_op_ = false;
+      in_op_ = in_function_ = false;
       ++done_;
       changed_.notify_all();
     }
@@ -125,6 +127,7 @@ class HostLane {
   std::uint64_t pushed_ = 0;
   std::uint64_t done_ = 0;
   bool in_op_ = false;
+  bool in_function_ = false;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses the others
 };

@@ -310,7 +310,7 @@ class HostProgram {
                            ": ", words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed),
                            ", expected ", expected});
     };
-    Bell::Reason reason{[](const void* text) { return (*static_cast<const decltype(what)*>(text))(); }, &what};
+    const Bell::Reason reason{[](const void* text) { return (*static_cast<const decltype(what)*>(text))(); }, &what};
     if (!state_.at(rank_).bell.wait(state_.options.deadline, met, &reason)) {
       state_.fail(Errc::deadline, detail::text({"tide::HostFabric: the deadline of ",
                                                 seconds_text(state_.options.deadline), " passed: ", what(), "."}));

@@ -74,9 +74,10 @@ class NcclWindow {
     check(ncclCommWindowRegister(communicator, memory_, bytes_, &window_, NCCL_WIN_COLL_SYMMETRIC),
           "ncclCommWindowRegister");
     if (window_ == nullptr) {
-      raise(Errc::operation,
-            "tide::CudaFabric: NCCL gives no symmetric window on this communicator; all ranks of a node must reach each "
-            "other, NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE must not be 0.");
+      raise(
+          Errc::operation,
+          "tide::CudaFabric: NCCL gives no symmetric window on this communicator; all ranks of a node must reach each "
+          "other, NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE must not be 0.");
     }
     peers_.assign(static_cast<std::size_t>(ranks), nullptr);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)

@@ -8,6 +8,7 @@
 #include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
 #include <tide/layout/shard_layout.hpp>    // ShardLayout
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -52,11 +53,19 @@ inline void require_fabric(const FabricPort& fabric, const LayoutView& layout, C
   }
 }
 
-// Whether two layouts give the own rank the same buffers: one group by identity, or as many parameters and bytes.
+// Whether a buffer of one layout can be used as one of the other. Groups are the same object, or made of equal parts.
 [[nodiscard]] inline bool same_buffers(const LayoutView& one, const LayoutView& two, Buffer buffer, Rank rank) {
-  if (one.mesh != two.mesh || one.group.size() != two.group.size()) return false;
-  const bool one_group = one.group.parameters.data() == two.group.parameters.data();
-  return (one_group && one.packing == two.packing && one.storage_alignment == two.storage_alignment) ||
+  if (one.mesh != two.mesh || one.packing != two.packing || one.storage_alignment != two.storage_alignment)
+    return false;
+  const auto& ours = one.group.parameters;
+  const auto& theirs = two.group.parameters;
+  if (ours.size() != theirs.size()) return false;
+  if (ours.data() == theirs.data()) return true;
+  const auto equal = [](const Parameter& a, const Parameter& b) {
+    return a.shape.rank == b.shape.rank && a.shape.extents == b.shape.extents && a.gathered == b.gathered &&
+           a.gradient == b.gradient && a.sharding.dimension == b.sharding.dimension;
+  };
+  return std::equal(ours.begin(), ours.end(), theirs.begin(), equal) &&
          one.bytes(buffer, rank) == two.bytes(buffer, rank);
 }
 

@@ -64,6 +64,7 @@ class OpGraph {
       for (NodeIndex v = queue.start; v < end(queue); ++v) queue_of_[v] = q;
     }
     for (std::size_t p = 0; p < plans.size(); ++p) add_user_edges(collective, plans[p], p);
+    mark_moves();
   }
 
   [[nodiscard]] NodeIndex size() const noexcept { return nodes_; }
@@ -77,6 +78,9 @@ class OpGraph {
   // The node beside the one before it that v waits for; `no_node` where there is none.
   [[nodiscard]] NodeIndex extra(NodeIndex v) const noexcept { return extra_[v]; }
   void set_extra(NodeIndex v, NodeIndex from) noexcept { extra_[v] = from; }
+
+  // Whether a node can touch memory: all but signals, waits and calls.
+  [[nodiscard]] bool touches(NodeIndex v) const noexcept { return touches_[v] != 0; }
 
   // The node of an op in a run.
   [[nodiscard]] NodeIndex node(std::size_t plan, std::size_t seq, index_t run) const noexcept {
@@ -173,6 +177,19 @@ class OpGraph {
     }
   }
 
+  void mark_moves() {
+    touches_.assign(nodes_, 1);
+    for (std::size_t p = 0; p < plans_.size(); ++p) {
+      const Queue& calls = queues_[first_queue_[p]];
+      for (index_t run = 0; run < unrolled_runs; ++run) {
+        touches_[calls.start + static_cast<NodeIndex>(run) * calls.length] = 0;
+        for (std::size_t seq = 0; seq < plans_[p].ops.size(); ++seq) {
+          if (!plans_[p].ops[seq].moves()) touches_[node(p, seq, run)] = 0;
+        }
+      }
+    }
+  }
+
   // The node that an exit of a run comes after.
   [[nodiscard]] static NodeIndex node_before(const Queue& queue, const Exit& exit, NodeIndex run) noexcept {
     const NodeIndex after =
@@ -188,6 +205,7 @@ class OpGraph {
   std::vector<std::uint32_t> seqs_;      // positions in the plan, lane by lane
   std::vector<QueueIndex> queue_of_;     // of each node
   std::vector<NodeIndex> extra_;         // of each node
+  std::vector<std::uint8_t> touches_;    // of each node
   NodeIndex nodes_ = 0;
 };
 

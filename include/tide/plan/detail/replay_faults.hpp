@@ -93,7 +93,10 @@ class ReplayFaults {
     const Side second = side(race.later, region, race.bytes.begin, race.bytes.end, parameter);
     report_->add(law,
                  who(first) + (race.earlier_writes ? " writes " : " reads ") + what(first) + ", unordered with " +
-                     who(second) + ", which " + (!race.later_writes ? "reads them" : both_write ? "writes them, too" : "overwrites them") +
+                     who(second) + ", which " +
+                     (!race.later_writes ? "reads them"
+                      : both_write       ? "writes them, too"
+                                         : "overwrites them") +
                      (next ? " in the next run" : ""),
                  first, second);
   }

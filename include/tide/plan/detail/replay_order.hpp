@@ -33,9 +33,9 @@ class ReplayOrder {
   explicit ReplayOrder(const OpGraph& graph) : graph_(&graph) {}
 
   // Must be called for each node of the replay, before its accesses.
-  void reach(NodeIndex v) {
+  void reach(NodeIndex v, QueueIndex queue) {
     now_ = v;
-    queue_ = graph_->queue_of(v);
+    queue_ = queue;
     const NodeIndex from = graph_->extra(v);
     if (from == no_node) return;
     follow(from);

@@ -26,15 +26,20 @@ class WordMatch {
     for (std::size_t p = 0; p < plans.size(); ++p) {
       for (std::size_t s = 0; s < plans[p].ops.size(); ++s) {
         const Op& op = plans[p].ops[s];
-        if (op.kind == OpKind::signal) signals_.push_back(use(op.peer, op, p, s));
-        if (op.kind == OpKind::wait) waits_.push_back(use(static_cast<std::int32_t>(p), op, p, s));
+        if (op.kind != OpKind::signal && op.kind != OpKind::wait) continue;
+        const bool signal = op.kind == OpKind::signal;
+        const Use use{signal ? op.peer : static_cast<std::int32_t>(p),
+                      static_cast<std::int32_t>(op.word()),
+                      static_cast<std::uint32_t>(p),
+                      static_cast<std::uint32_t>(s),
+                      op.value(),
+                      op.rows,
+                      op.lane};
+        (signal ? signals_ : waits_).push_back(use);
       }
     }
-    const auto by_word = [](const Use& a, const Use& b) {
-      return a.word != b.word ? a.word < b.word : a.plan != b.plan ? a.plan < b.plan : a.seq < b.seq;
-    };
-    std::sort(signals_.begin(), signals_.end(), by_word);
-    std::sort(waits_.begin(), waits_.end(), by_word);
+    signals_ = sorted(std::move(signals_));
+    waits_ = sorted(std::move(waits_));
   }
 
   // Judges every word, then makes each wait follow its signal.
@@ -46,41 +51,56 @@ class WordMatch {
     }
     if (!report_->empty()) return;
     std::size_t s = 0;
-    for (const Use& wait : waits_) {
-      while (s < signals_.size() && signals_[s].word < wait.word) s += group(signals_, s).size();
-      const std::span<const Use> signals = group(signals_, s);
-      if (signals.empty() || signals[0].word != wait.word) {
-        unmet(wait, {});
-      } else {
-        meet(wait, signals);
-      }
+    for (std::size_t w = 0; w < waits_.size();) {
+      const std::span<const Use> waits = group(waits_, w);
+      while (s < signals_.size() && before(signals_[s], waits[0])) ++s;
+      const bool raised = s < signals_.size() && !before(waits[0], signals_[s]);
+      const std::span<const Use> signals = raised ? group(signals_, s) : std::span<const Use>{};
+      for (const Use& wait : waits) raised ? meet(wait, signals) : unmet(wait, signals);
+      w += waits.size();
     }
   }
 
  private:
+  // A signal or wait, with what is asked of it often.
   struct Use {
-    std::uint64_t word;  // rank and word
+    std::int32_t owner;  // the rank that has the word
+    std::int32_t word;
     std::uint32_t plan;
     std::uint32_t seq;
+    index_t value;
+    std::uint32_t per_run;
+    std::uint16_t lane;
   };
 
-  [[nodiscard]] Use use(std::int32_t rank, const Op& op, std::size_t plan, std::size_t seq) const noexcept {
-    const auto word = static_cast<std::uint64_t>(rank) * static_cast<std::uint64_t>(words_.count()) +
-                      static_cast<std::uint64_t>(op.word());
-    return {word, static_cast<std::uint32_t>(plan), static_cast<std::uint32_t>(seq)};
+  [[nodiscard]] static bool before(const Use& a, const Use& b) noexcept {
+    return a.owner != b.owner ? a.owner < b.owner : a.word < b.word;
+  }
+
+  // Those of one rank after the other, word by word, in the order of issue.
+  [[nodiscard]] std::vector<Use> sorted(std::vector<Use> uses) const {
+    uses = sorted_by(uses, words_.count(), [](const Use& use) { return use.word; });
+    return sorted_by(uses, words_.ranks, [](const Use& use) { return use.owner; });
+  }
+
+  // A stable sort by a number below `count`: millions of uses make a comparing one slow.
+  template <class Key>
+  [[nodiscard]] static std::vector<Use> sorted_by(const std::vector<Use>& uses, index_t count, Key key) {
+    std::vector<std::size_t> next(static_cast<std::size_t>(count) + 1, 0);
+    for (const Use& use : uses) ++next[static_cast<std::size_t>(key(use)) + 1];
+    for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+    std::vector<Use> result(uses.size());
+    for (const Use& use : uses) result[next[static_cast<std::size_t>(key(use))]++] = use;
+    return result;
   }
 
   [[nodiscard]] static std::span<const Use> group(std::span<const Use> all, std::size_t first) noexcept {
     std::size_t last = first;
-    while (last < all.size() && all[last].word == all[first].word) ++last;
+    while (last < all.size() && !before(all[first], all[last])) ++last;
     return all.subspan(first, last - first);
   }
 
-  [[nodiscard]] const Op& op(const Use& use) const noexcept { return graph_->plans()[use.plan].ops[use.seq]; }
-  [[nodiscard]] index_t owner(const Use& use) const noexcept {
-    return static_cast<index_t>(use.word / static_cast<std::uint64_t>(words_.count()));
-  }
-  [[nodiscard]] std::string name(const Use& use) const { return report_->word(owner(use), op(use).word()); }
+  [[nodiscard]] std::string name(const Use& use) const { return report_->word(use.owner, use.word); }
   [[nodiscard]] Side side(const Use& use) const { return report_->side(use.plan, use.seq); }
   [[nodiscard]] std::string who(const Use& use) const { return report_->who(use.plan, use.seq); }
 
@@ -91,65 +111,66 @@ class WordMatch {
   // Judges the signals of a word.
   void check(std::span<const Use> signals) {
     const Use& first = signals[0];
-    if (words_.kind(op(first).word()) == WordKind::event && owner(first) != static_cast<index_t>(first.plan)) {
+    if (words_.kind(first.word) == WordKind::event && first.owner != static_cast<std::int32_t>(first.plan)) {
       report_->add(Law::agreement, who(first) + " raises " + name(first) + "; an event is of the own rank",
                    side(first));
       return;
     }
-    for (std::size_t i = 0; i < signals.size(); ++i) {
-      const Op& now = op(signals[i]);
-      if (signals[i].plan != first.plan || now.lane != op(first).lane) {
-        fault(Law::agreement, first, "and", signals[i], " both raise " + name(first) + "; a word has one source");
-        return;
+    index_t last = 0;
+    for (const Use& now : signals) {
+      if (now.plan != first.plan || now.lane != first.lane) {
+        return fault(Law::agreement, first, "and", now, " both raise " + name(first) + "; a word has one source");
       }
-      if (now.rows != op(first).rows) {
-        fault(Law::agreement, first,
-              "lets " + name(first) + " grow by " + std::to_string(op(first).rows) + " in a run,", signals[i],
-              " by " + std::to_string(now.rows));
-        return;
+      if (now.per_run != first.per_run) {
+        return fault(Law::agreement, first,
+                     "lets " + name(first) + " grow by " + std::to_string(first.per_run) + " in a run,", now,
+                     " by " + std::to_string(now.per_run));
       }
-      if (now.value() < 1 || now.value() > now.per_run()) {
+      if (now.value < 1 || now.value > now.per_run) {
         report_->add(Law::progress,
-                     who(signals[i]) + " raises " + name(first) + " to " + std::to_string(now.value()) +
-                         "; in a run it goes from 1 to " + std::to_string(now.per_run()),
-                     side(signals[i]));
+                     who(now) + " raises " + name(first) + " to " + std::to_string(now.value) +
+                         "; in a run it goes from 1 to " + std::to_string(now.per_run),
+                     side(now));
         return;
       }
-      if (i > 0 && now.value() <= op(signals[i - 1]).value()) {
-        fault(Law::progress, signals[i], "raises " + name(first) + " to " + std::to_string(now.value()) + " after",
-              signals[i - 1], " raised it to " + std::to_string(op(signals[i - 1]).value()) + "; words only grow");
+      if (now.value <= last) {
+        report_->add(Law::progress,
+                     who(now) + " raises " + name(first) + " to " + std::to_string(now.value) + " when it is " +
+                         std::to_string(last) + "; words only grow",
+                     side(now));
         return;
       }
+      last = now.value;
     }
   }
 
   void meet(const Use& wait, std::span<const Use> signals) {
-    const index_t per_run = op(wait).per_run();
-    if (per_run != op(signals[0]).per_run()) {
-      fault(Law::agreement, wait, "takes " + name(wait) + " to grow by " + std::to_string(per_run) + " in a run,",
-            signals[0], " by " + std::to_string(op(signals[0]).per_run()));
-      return;
+    const index_t per_run = wait.per_run;
+    if (wait.per_run != signals[0].per_run) {
+      return fault(Law::agreement, wait,
+                   "takes " + name(wait) + " to grow by " + std::to_string(per_run) + " in a run,", signals[0],
+                   " by " + std::to_string(signals[0].per_run));
     }
-    const index_t value = op(wait).value();
-    if (value > per_run || value < INT64_MIN / 2) return unmet(wait, signals);
+    if (wait.value > per_run || wait.value < INT64_MIN / 2) return unmet(wait, signals);
     // A value that is 0 or less counts back into earlier runs; all runs raise the same values.
-    const index_t back = (per_run - value) / per_run;
-    const auto signal = std::lower_bound(signals.begin(), signals.end(), value + back * per_run,
-                                         [this](const Use& s, index_t v) { return op(s).value() < v; });
-    if (signal == signals.end() || op(*signal).value() != value + back * per_run) return unmet(wait, signals);
+    const index_t back = (per_run - wait.value) / per_run;
+    const index_t value = wait.value + back * per_run;
+    const auto signal =
+        std::lower_bound(signals.begin(), signals.end(), value, [](const Use& s, index_t v) { return s.value < v; });
+    if (signal == signals.end() || signal->value != value) return unmet(wait, signals);
     for (index_t run = back; run < unrolled_runs; ++run) {  // before, it is met from the start
       graph_->set_extra(graph_->node(wait.plan, wait.seq, run), graph_->node(signal->plan, signal->seq, run - back));
     }
   }
 
   void unmet(const Use& wait, std::span<const Use> signals) {
-    std::string text = who(wait) + " waits for " + name(wait) + " >= " + std::to_string(op(wait).value()) + ", ";
+    std::string text = who(wait) + " waits for " + name(wait) + " >= " + std::to_string(wait.value) + ", ";
     if (signals.empty()) {
       report_->add(Law::progress, text + "which nobody raises", side(wait));
     } else {
       const Use& last = signals.back();
-      text += "which no signal raises to just that; the last is " + who(last) + ", to " +
-              std::to_string(op(last).value()) + " of " + std::to_string(op(last).per_run()) + " in a run";
+      text += "which no signal raises to just that; the last is " + who(last) + ", to " + std::to_string(last.value) +
+              " of " + std::to_string(last.per_run) + " in a run";
       report_->add(Law::progress, text, side(wait), side(last));
     }
   }

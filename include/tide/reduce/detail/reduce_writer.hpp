@@ -13,31 +13,32 @@
 
 namespace tide::detail {
 
-// The credits that a pusher of `chunks` chunks waits for before each push; `none` where an earlier wait covers it.
+// Which credits a pusher of `chunks` chunks waits for, and so which ones its reader has to give.
 class Credits {
  public:
   static constexpr index_t none = INT64_MIN;
 
-  constexpr Credits(index_t chunks, index_t places) : before_(static_cast<std::size_t>(chunks), none) {
+  constexpr Credits() = default;
+  constexpr Credits(index_t chunks, index_t places)
+      : before_(static_cast<std::size_t>(chunks), none), wanted_(static_cast<std::size_t>(chunks), 0) {
     index_t waited = none;
     for (index_t c = 0; c < chunks; ++c) {
       // The value of credit is chunk + 1; in the last run, counted from this one, chunk + 1 - chunks.
       const index_t value = c >= places ? c - places + 1 : last_in(c, chunks, places) + 1 - chunks;
-      if (value > waited) before_[static_cast<std::size_t>(c)] = waited = value;
+      if (value <= waited) continue;
+      before_[static_cast<std::size_t>(c)] = waited = value;
+      wanted_[static_cast<std::size_t>(value > 0 ? value - 1 : value - 1 + chunks)] = 1;
     }
   }
 
+  // The credit that a push of `chunk` waits for; `none` where an earlier wait covers it.
   [[nodiscard]] constexpr index_t before(index_t chunk) const noexcept {
     return before_[static_cast<std::size_t>(chunk)];
   }
 
   // Whether the reader has to tell that it has summed `chunk`.
   [[nodiscard]] constexpr bool wanted(index_t chunk) const noexcept {
-    const auto chunks = static_cast<index_t>(before_.size());
-    for (const index_t value : before_) {
-      if (value != none && (value == chunk + 1 || value == chunk + 1 - chunks)) return true;
-    }
-    return false;
+    return wanted_[static_cast<std::size_t>(chunk)] != 0;
   }
 
  private:
@@ -47,6 +48,7 @@ class Credits {
   }
 
   std::vector<index_t> before_;
+  std::vector<char> wanted_;
 };
 
 class ReduceWriter {
@@ -55,10 +57,10 @@ class ReduceWriter {
       : plan_(collective, rank), words_(collective.words()), ranks_(collective.ranks()) {
     for (index_t k = 0; k < ranks_; ++k) {
       const Rank owner = peer(k);
-      owners_.push_back({owner, owner_chunks(collective, owner), {}});
-      if (k > 0 && !owners_.back().chunks.empty()) {
-        owners_.back().lane = plan_.lane(LaneKind::push, k);
-      }
+      owners_.push_back({owner, owner_chunks(collective, owner), {}, {}});
+      Owner& added = owners_.back();
+      if (ranks_ > 1) added.credits = Credits(static_cast<index_t>(added.chunks.size()), collective.inbox.chunks);
+      if (k > 0 && !added.chunks.empty()) added.lane = plan_.lane(LaneKind::push, k);
     }
     sum_ = plan_.lane(LaneKind::sum);
   }
@@ -81,6 +83,7 @@ class ReduceWriter {
   struct Owner {
     Rank rank;
     std::vector<OwnerChunk> chunks;
+    Credits credits;
     LaneIndex lane;
   };
 
@@ -110,7 +113,7 @@ class ReduceWriter {
     if (c >= count) return;
     const InboxShape& inbox = plan_.collective().inbox;
     const index_t place = c % inbox.chunks;
-    const index_t before = Credits(count, inbox.chunks).before(c);
+    const index_t before = owner.credits.before(c);
     if (before != Credits::none) plan_.wait(owner.lane, words_.word(WordKind::credit, owner.rank.value), before, count);
     for (Block block : owner.chunks[static_cast<std::size_t>(c)].pushes) {
       block.target += piece(plan_.rank(), owner.rank) * inbox.piece_bytes();
@@ -132,7 +135,7 @@ class ReduceWriter {
     for (std::size_t b = 0; b < chunk.sums.size(); ++b) {
       plan_.reduce(sum_, plan_.rank().value, chunk.sums[b], place, chunk.pushes[b].target);
     }
-    if (ranks_ > 1 && Credits(count, plan_.collective().inbox.chunks).wanted(c)) {
+    if (ranks_ > 1 && owners_[0].credits.wanted(c)) {
       for (index_t k = 1; k < ranks_; ++k) {
         plan_.signal(sum_, peer(k), words_.word(WordKind::credit, plan_.rank().value), c + 1, count);
       }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the parts of a replay share: memories, the node that is being replayed, and how faults are told.
+
+#pragma once
+
+#include <tide/plan/detail/replay_faults.hpp>  // ReplayFaults
+#include <tide/plan/detail/replay_memory.hpp>  // ReplayMemory
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tide::detail {
+
+class ReplayState {
+ public:
+  ReplayState(const Collective& plan_of, const PieceTable& table, const OpGraph& graph, VerifyReport& report)
+      : collective(plan_of),
+        pieces(table),
+        order(graph),
+        memory(plan_of, table, graph, order),
+        faults(table, graph, report) {}
+
+  // Says which node the accesses that follow are of.
+  void begin(NodeIndex v, const OpGraph::Node& what) {
+    now = v;
+    node = what;
+    memory.begin(v, what.run);
+  }
+
+  [[nodiscard]] std::uint8_t run() const noexcept { return static_cast<std::uint8_t>(node.run); }
+
+  void write(const MemoryRegion& region, index_t begin, index_t end, std::span<const Cell> by, ParameterIndex parameter,
+             bool same = false) {
+    const WriteFault fault = memory.write(region, begin, end, by, same);
+    if (!fault.any()) return;
+    const Side side = faults.side(now, region, fault.begin, fault.end, parameter);
+    const std::string text = faults.who(side) + " writes " + faults.what(side);
+    const Law law = collective.operation == Operation::gather ? Law::delivery : Law::sum;
+    if (fault.padding) {
+      faults.add(law, now, text + ", which is padding", side);
+    } else if (fault.own_source) {
+      faults.add(Law::order, now, text + ", which it reads as well", side);
+    } else {
+      const Side before = faults.side(fault.before, region, fault.begin, fault.end, parameter);
+      faults.add(law, now, text + ", which " + faults.who(before) + " writes in the same run, too", side, before);
+    }
+  }
+
+  // Keeps a fault of contents; `text(side)` is its sentence.
+  template <class Text>
+  void blame(Law law, const MemoryRegion& region, index_t begin, index_t end, Text text,
+             ParameterIndex parameter = {}) {
+    if (!faults.wants_content(law, now)) return;
+    const Side side = faults.side(now, region, begin, end, parameter);
+    faults.add_content(law, faults.who(side) + text(side), side);
+  }
+
+  const Collective& collective;
+  const PieceTable& pieces;
+  ReplayOrder order;
+  ReplayMemory memory;
+  ReplayFaults faults;
+  NodeIndex now = no_node;
+  OpGraph::Node node{};
+};
+
+}  // namespace tide::detail
