@@ -53,6 +53,7 @@ target_compile_options(
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-error=stringop-overflow;-Wno-error=stringop-overread>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-error=free-nonheap-object;-Wno-error=array-bounds>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-error=maybe-uninitialized;-Wno-error=nonnull>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-error=dangling-pointer;-Wno-error=use-after-free>
     # Newer compilers than those of CI (GCC 12, Clang 14) may warn of more, also wrongly: that stops nobody's build.
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-error>
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,15>>:-Wno-error>
