@@ -57,10 +57,8 @@ target_compile_options(
     # Newer compilers than those of CI (GCC 12, Clang 14) may warn of more, also wrongly: that stops nobody's build.
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-error>
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,15>>:-Wno-error>
+    # nvcc's own warnings are errors; those of its host compiler are seen, not fatal, for the reasons above.
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>)
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(tide_development INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Werror,-Wno-restrict>)
-endif()
 
 # Reads VALUE of the line `// KEY: VALUE` (`# KEY: VALUE` in a script) among the first lines of FILE; empty if none.
 function(tide_read_head file key result)
