@@ -8,7 +8,8 @@
 //
 // What the caller does is part of the proof: before a run it writes the inputs, at exit `complete` it reads the slot
 // and may write the inputs again; a reduce lets it write the gradients at `gradients_free` and read the output at
-// `shards_ready`. Two consecutive runs stand for all: a third one meets the second as the second met the first.
+// `shards_ready` of the last run; a caller that reads it between runs orders that read itself. Two consecutive runs
+// stand for all: a third one meets the second as the second met the first.
 //
 // Laws, for every collective and every set of plans: (tests/plan/verify.test.cpp, mutations.test.cpp)
 //   sound     where it holds, every schedule of the plans gives the bytes of the oracle
@@ -18,7 +19,7 @@
 // A later group of laws is judged where the earlier ones hold: agreement, partition, bounds, no incast; progress;
 // order, reuse, and each byte written once; then what the bytes are, which means nothing where there are races.
 //
-// Cost: about 0.2 microseconds and 60 bytes per op, and as much per row of it (benchmarks/verify.cpp).
+// Cost: about a microsecond and 60 bytes per op, and as much per row that it moves (benchmarks/verify.cpp).
 
 #pragma once
 
