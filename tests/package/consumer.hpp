@@ -5,6 +5,8 @@
 
 #include <tide/tide.hpp>
 
+#include <atomic>
+
 namespace consumer {
 
 inline constexpr auto block =
@@ -53,6 +55,21 @@ inline bool reduce_is_right(Rank& rank, tide::HostFabric& fabric, tide::HostStre
   bool right = true;
   for (const float sum : rank.sums.get<"weight">())
     right = right && sum == static_cast<float>(fabric.mesh().ranks() + 1);
+  return right;
+}
+
+/// A gather and a reduce on two CPU ranks: whether both are right.
+inline bool two_ranks_are_right() {
+  std::atomic<bool> right{true};
+  tide::HostCluster cluster({1, 2});
+  cluster.run([&](tide::HostFabric& fabric) {
+    Rank rank(fabric);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    if (!gather_is_right(rank, fabric, stream)) right = false;
+    if (!reduce_is_right(rank, fabric, stream)) right = false;
+    fabric.close();
+  });
   return right;
 }
 
