@@ -137,11 +137,14 @@ TEST_CASE("HostStream: what a function throws fails the fabric, and later functi
     OneRank one;
     tide::HostStream stream = one.fabric.stream();
     std::atomic<bool> ran{false};
-    stream.run([standard] {
+    std::atomic<bool> go{false};  // both functions are queued before the first one throws
+    stream.run([standard, &go] {
+      while (!go) std::this_thread::yield();
       if (standard) throw std::runtime_error("out of luck");
       throw 42;
     });
     stream.run([&] { ran = true; });
+    go = true;
     const std::string expected =
         standard ? "tide::HostStream: a function on a stream threw: out of luck"
                  : "tide::HostStream: a function on a stream threw: something that is no std::exception.";
