@@ -16,8 +16,6 @@ namespace {
 
 using tide::f16;
 
-constexpr float with_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-
 static_assert(tide_test::PlainStorage<f16>);
 static_assert(f16{}.bits == 0);
 static_assert(f16::from_bits(0x3C00) == f16(1.0F));
@@ -25,8 +23,8 @@ static_assert(!(f16(0.0F) == f16(-0.0F)), "equality is of bits: the zeros differ
 static_assert(f16::from_bits(0x7E00) == f16::from_bits(0x7E00), "and a NaN equals itself");
 
 template <f16 Value>
-struct Tag {};
-static_assert(std::is_same_v<Tag<f16(1.0F)>, Tag<f16(1.0)>>, "usable as a template argument");
+struct F16Tag {};
+static_assert(std::is_same_v<F16Tag<f16(1.0F)>, F16Tag<f16(1.0)>>, "usable as a template argument");
 
 static_assert(f16(1.0F).bits == 0x3C00 && f16(-2.0F).bits == 0xC000 && f16(0.0F).bits == 0 &&
               f16(-0.0F).bits == 0x8000);
@@ -43,7 +41,8 @@ static_assert(f16(65504.0F).bits == 0x7BFF);
 static_assert(f16(65519.996F).bits == 0x7BFF, "the last float that stays finite");
 static_assert(f16(65520.0F).bits == 0x7C00, "the first that overflows");
 static_assert(f16(-65520.0F).bits == 0xFC00 && f16(3e38F).bits == 0x7C00 && f16(-1e300).bits == 0xFC00);
-static_assert(f16(with_bits(0x7F800000)).bits == 0x7C00 && f16(with_bits(0xFF800000)).bits == 0xFC00);
+static_assert(f16(tide_test::float_of(0x7F800000)).bits == 0x7C00 &&
+              f16(tide_test::float_of(0xFF800000)).bits == 0xFC00);
 
 static_assert(f16(0x1p-14F).bits == 0x0400 && f16(0x1p-15F).bits == 0x0200 && f16(0x1p-24F).bits == 0x0001);
 static_assert(f16(0x1p-25F).bits == 0, "half the smallest number: a tie, to zero");
@@ -53,9 +52,10 @@ static_assert(f16(0x1.FFEp-15F).bits == 0x0400, "the largest subnormal rounds up
 static_assert(static_cast<float>(f16::from_bits(0x8001)) == -0x1p-24F);
 static_assert(static_cast<float>(f16::from_bits(0x03FF)) == 0x3FFp-24F);
 
-static_assert(f16(with_bits(0x7F800001)).bits == 0x7E00, "a payload that is rounded away must not leave infinity");
-static_assert(f16(with_bits(0x7FFF8C22)).bits == 0x7FFC);
-static_assert(f16(with_bits(0xFFFFFFFF)).bits == 0xFFFF);
+static_assert(f16(tide_test::float_of(0x7F800001)).bits == 0x7E00,
+              "a payload that is rounded away must not leave infinity");
+static_assert(f16(tide_test::float_of(0x7FFF8C22)).bits == 0x7FFC);
+static_assert(f16(tide_test::float_of(0xFFFFFFFF)).bits == 0xFFFF);
 
 static_assert(f16(1.0 + 0x1p-11 + 0x1p-40).bits == 0x3C01, "above a tie, though not as a float");
 static_assert(f16(1.0 + 0x3p-11 - 0x1p-40).bits == 0x3C01, "below a tie, though not as a float");
@@ -105,7 +105,7 @@ void compare_with(std::uint64_t seed) {
     // Half of the floats anywhere; half with the exponents of f16 and its subnormals, 2^-27 to 2^18.
     const auto anywhere = static_cast<std::uint32_t>(drawn);
     const auto in_range = static_cast<std::uint32_t>((anywhere & 0x807FFFFFU) | ((100 + (drawn >> 32) % 46) << 23));
-    const float x = with_bits(i % 2 == 0 ? anywhere : in_range);
+    const float x = tide_test::float_of(i % 2 == 0 ? anywhere : in_range);
     if (x != x) continue;
     const auto half = static_cast<Half>(x);
     CAPTURE(x);

@@ -7,7 +7,6 @@
 #include <support/rounding.hpp>
 #include <support/storage_laws.hpp>
 
-#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -15,8 +14,6 @@ namespace {
 
 using tide::f8_e4m3;
 using tide::f8_e5m2;
-
-constexpr float with_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
 static_assert(tide_test::PlainStorage<f8_e4m3>);
 static_assert(f8_e4m3{}.bits == 0);
@@ -32,8 +29,10 @@ static_assert(f8_e4m3(448.0F).bits == 0x7E && f8_e4m3(-448.0F).bits == 0xFE);
 static_assert(f8_e4m3(464.0F).bits == 0x7E, "half a step above the largest number: a tie, to even");
 static_assert(f8_e4m3(464.00003F).bits == 0x7F, "overflow is NaN and does not saturate");
 static_assert(f8_e4m3(-465.0F).bits == 0xFF && f8_e4m3(1e30F).bits == 0x7F && f8_e4m3(1e300).bits == 0x7F);
-static_assert(f8_e4m3(with_bits(0x7F800000)).bits == 0x7F && f8_e4m3(with_bits(0xFF800000)).bits == 0xFF);
-static_assert(f8_e4m3(with_bits(0x7F800001)).bits == 0x7F && f8_e4m3(with_bits(0xFFFFFFFF)).bits == 0xFF);
+static_assert(f8_e4m3(tide_test::float_of(0x7F800000)).bits == 0x7F &&
+              f8_e4m3(tide_test::float_of(0xFF800000)).bits == 0xFF);
+static_assert(f8_e4m3(tide_test::float_of(0x7F800001)).bits == 0x7F &&
+              f8_e4m3(tide_test::float_of(0xFFFFFFFF)).bits == 0xFF);
 static_assert(f8_e4m3(256.0F).bits == 0x78, "the highest exponent holds numbers");
 static_assert(f8_e4m3(0x1p-9F).bits == 0x01 && f8_e4m3(0x1p-10F).bits == 0 && f8_e4m3(-0x1p-11F).bits == 0x80);
 static_assert(f8_e4m3(0x3p-10F).bits == 0x02 && f8_e4m3(0x1p-6F).bits == 0x08);
@@ -55,8 +54,10 @@ static_assert(f8_e5m2(57344.0F).bits == 0x7B && f8_e5m2(-57344.0F).bits == 0xFB)
 static_assert(f8_e5m2(61439.996F).bits == 0x7B, "the last float that stays finite");
 static_assert(f8_e5m2(61440.0F).bits == 0x7C, "the first that overflows, to infinity");
 static_assert(f8_e5m2(-1e30F).bits == 0xFC && f8_e5m2(1e300).bits == 0x7C);
-static_assert(f8_e5m2(with_bits(0x7F800000)).bits == 0x7C && f8_e5m2(with_bits(0xFF800000)).bits == 0xFC);
-static_assert(f8_e5m2(with_bits(0x7F800001)).bits == 0x7E && f8_e5m2(with_bits(0xFFFFFFFF)).bits == 0xFF);
+static_assert(f8_e5m2(tide_test::float_of(0x7F800000)).bits == 0x7C &&
+              f8_e5m2(tide_test::float_of(0xFF800000)).bits == 0xFC);
+static_assert(f8_e5m2(tide_test::float_of(0x7F800001)).bits == 0x7E &&
+              f8_e5m2(tide_test::float_of(0xFFFFFFFF)).bits == 0xFF);
 static_assert(f8_e5m2(0x1p-16F).bits == 0x01 && f8_e5m2(0x1p-17F).bits == 0 && f8_e5m2(-0x1p-18F).bits == 0x80);
 static_assert(f8_e5m2(1.125F).bits == 0x3C && f8_e5m2(1.375F).bits == 0x3E, "ties go to even");
 static_assert(f8_e5m2(1.125 + 0x1p-40).bits == 0x3D, "above a tie, though not as a float");

@@ -16,14 +16,14 @@ using fabric_suite::Block;
 
 namespace {
 
-constexpr index_t ranks = 3;
+constexpr index_t world = 3;
 
 /// Three gathers and three reduces; whoever is done listens for a failure of others.
 template <class Transport>
 std::vector<std::string> errors_with(tide::HostOptions options) {
-  const Block layout = fabric_suite::block_on(ranks);
+  const Block layout = fabric_suite::block_on(world);
   const CollectiveOracle oracle(layout.view());
-  return errors_of(HostRanks{options}, ranks, [&](tide::HostFabric& fabric) {
+  return errors_of(HostRanks{options}, world, [&](tide::HostFabric& fabric) {
     tide::SlotPool<tide::Depth<2>, Block> pool(fabric, layout);
     GatherRank<HostRanks, Block, Transport> gather(fabric, pool, layout, oracle, "the block");
     fabric_suite::BlockReduce<HostRanks> reduce(fabric, layout, oracle, "the block");
@@ -51,7 +51,7 @@ template <class Transport>
 std::set<Place> ops_of(index_t rank) {
   std::set<Place> ops;
   std::mutex mutex;
-  const Block layout = fabric_suite::block_on(ranks);
+  const Block layout = fabric_suite::block_on(world);
   const CollectiveOracle oracle(layout.view());
   HostRanks all;
   all.options.hook = [&](const tide::HostHookPoint& point) -> std::optional<std::string> {
@@ -59,7 +59,7 @@ std::set<Place> ops_of(index_t rank) {
     if (point.rank.value == rank && point.run == 1) ops.insert({std::string(point.label), point.seq});
     return std::nullopt;
   };
-  check_no_error(errors_of(all, ranks, [&](tide::HostFabric& fabric) {
+  check_no_error(errors_of(all, world, [&](tide::HostFabric& fabric) {
     tide::SlotPool<tide::Depth<2>, Block> pool(fabric, layout);
     GatherRank<HostRanks, Block, Transport> gather(fabric, pool, layout, oracle, "the block");
     fabric_suite::BlockReduce<HostRanks> reduce(fabric, layout, oracle, "the block");
@@ -144,11 +144,11 @@ TEST_CASE("HostFabric: a hook that throws fails all ranks") {
 }
 
 TEST_CASE("HostFabric: a rank whose program throws, at each point, ends the others with its text") {
-  const Block layout = fabric_suite::block_on(ranks);
+  const Block layout = fabric_suite::block_on(world);
   const CollectiveOracle oracle(layout.view());
   for (int point = 0; point < 6; ++point) {
     CAPTURE(point);
-    std::vector<std::string> texts(ranks);
+    std::vector<std::string> texts(world);
     const auto program = [&](tide::HostFabric& fabric) {
       const auto here = [&](int number) {
         if (fabric.rank().value == 1 && point == number) throw std::runtime_error("the user's own");
@@ -175,7 +175,7 @@ TEST_CASE("HostFabric: a rank whose program throws, at each point, ends the othe
     };
     std::string thrown;
     try {
-      HostRanks{}.run(ranks, program);
+      HostRanks{}.run(world, program);
     } catch (const std::runtime_error& error) {
       thrown = error.what();
     }

@@ -17,8 +17,8 @@ using tide::DynamicLayout;
 namespace {
 
 using Gather = GatherRank<HostRanks, DynamicLayout, tide::UnicastTransport>;
-using Reduce = ReduceRank<HostRanks, DynamicLayout, tide::CopyEngineReducer<>,
-                          tide::Ring<tide::Chunks<2>, tide::Bytes<(1 << 16)>>>;
+using OrderReduce = ReduceRank<HostRanks, DynamicLayout, tide::CopyEngineReducer<>,
+                               tide::Ring<tide::Chunks<2>, tide::Bytes<(1 << 16)>>>;
 
 DynamicLayout two_parameters(index_t ranks) {
   return {group_of({{10, 3}, {7}}, Element::bf16, Element::bf16), {1, ranks}};
@@ -79,7 +79,7 @@ TEST_CASE("Order: a signal of one pipeline releases no wait of another") {
   check_no_error(errors_of(ranks, 3, [&](tide::HostFabric& fabric) {
     tide::SlotPool<tide::Depth<2>, DynamicLayout> pool(fabric, layout);
     Gather held(fabric, pool, layout, oracle, "held");
-    Reduce reduce(fabric, layout, oracle, "free");
+    OrderReduce reduce(fabric, layout, oracle, "free");
     fabric.init();
     tide::HostStream stream = fabric.stream();
     tide::HostStream other = fabric.stream();
@@ -159,7 +159,7 @@ TEST_CASE("Order: more steps enqueued than there may be in flight, without one s
   check_no_error(errors_of(ranks, 2, [&](tide::HostFabric& fabric) {
     tide::SlotPool<tide::Depth<1>, DynamicLayout> pool(fabric, layout);
     Gather gather(fabric, pool, layout, oracle);
-    Reduce reduce(fabric, layout, oracle);
+    OrderReduce reduce(fabric, layout, oracle);
     fabric.init();
     tide::HostStream stream = fabric.stream();
     tide::HostStream other = fabric.stream();
@@ -207,7 +207,7 @@ TEST_CASE("Order: gather and reduce at once on two streams, enqueued in another 
   const auto texts = errors_of(HostRanks{}, 3, [&](tide::HostFabric& fabric) {
     tide::SlotPool<tide::Depth<1>, DynamicLayout> pool(fabric, layout);
     Gather gather(fabric, pool, layout, oracle, "A");
-    Reduce reduce(fabric, layout, oracle, "B");
+    OrderReduce reduce(fabric, layout, oracle, "B");
     fabric.init();
     tide::HostStream one = fabric.stream();
     tide::HostStream two = fabric.stream();

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "support/broken_rules.hpp"
 #include "support/raised.hpp"
 
 namespace {
@@ -98,17 +99,6 @@ constexpr auto huge = tide::group(param<tide::bf16>("w", {5}, tide::ragged(huge_
 static_assert(is(check(negative.view(), 2), LayoutRule::ragged_rows, 0));
 static_assert(is(check(huge.view(), 2), LayoutRule::ragged_rows, 0));
 
-struct StartsLate {
-  static constexpr index_t begin(index_t rows, index_t, index_t rank) noexcept { return rank == 0 ? 1 : rows; }
-};
-struct GoesBack {
-  static constexpr index_t begin(index_t rows, index_t ranks, index_t rank) noexcept {
-    return rank == ranks || rank == 1 ? rows : 0;
-  }
-};
-struct LosesRows {
-  static constexpr index_t begin(index_t rows, index_t ranks, index_t rank) noexcept { return rows / ranks * rank; }
-};
 struct TakesMore {
   static constexpr index_t begin(index_t rows, index_t, index_t rank) noexcept { return rank * rows; }
 };
@@ -116,10 +106,10 @@ template <class Rule>
 constexpr LayoutFault fault_of(index_t rows, index_t ranks) {
   return check(tide::group(param<tide::bf16>("w", {rows, 3}, tide::shard_by<Rule>())).view(), ranks);
 }
-static_assert(is(fault_of<LosesRows>(8, 4), LayoutRule::none, -1));
-static_assert(is(fault_of<LosesRows>(9, 4), LayoutRule::broken_rule, 0));
-static_assert(is(fault_of<StartsLate>(9, 4), LayoutRule::broken_rule, 0));
-static_assert(is(fault_of<GoesBack>(9, 4), LayoutRule::broken_rule, 0));
+static_assert(is(fault_of<tide_test::LosesRows>(8, 4), LayoutRule::none, -1));
+static_assert(is(fault_of<tide_test::LosesRows>(9, 4), LayoutRule::broken_rule, 0));
+static_assert(is(fault_of<tide_test::StartsLate>(9, 4), LayoutRule::broken_rule, 0));
+static_assert(is(fault_of<tide_test::GoesBack>(9, 4), LayoutRule::broken_rule, 0));
 static_assert(is(fault_of<TakesMore>(9, 4), LayoutRule::broken_rule, 0));
 static_assert(is(fault_of<TakesMore>(9, 1), LayoutRule::none, -1));
 

@@ -51,14 +51,14 @@ static_assert(second.offset(Buffer::slot) == 12 && second.offset(Buffer::shards)
 static_assert(second.bytes(Buffer::shards) == 12 && second.bytes(Buffer::masters) == 24);
 
 // Columns 4, 5 of two matrices of 8 x 3: two runs of 6 elements, 24 apart; one run where packed.
-constexpr Piece columns = on_four.piece(ParameterIndex{2}, Rank{2});
-static_assert(columns.begin == 4 && columns.count == 2 && columns.outer == 2 && columns.width == 6);
-static_assert(columns.pitch == 24 && columns.first == 12 && columns.elements() == 12);
-constexpr tide::Block two_runs = columns.block(Buffer::masters, Buffer::slot);
+constexpr Piece column_piece = on_four.piece(ParameterIndex{2}, Rank{2});
+static_assert(column_piece.begin == 4 && column_piece.count == 2 && column_piece.outer == 2 && column_piece.width == 6);
+static_assert(column_piece.pitch == 24 && column_piece.first == 12 && column_piece.elements() == 12);
+constexpr tide::Block two_runs = column_piece.block(Buffer::masters, Buffer::slot);
 static_assert(two_runs.rows == 2 && two_runs.source_width == 24 && two_runs.target_width == 12);
 static_assert(two_runs.source_pitch == 24 && two_runs.target_pitch == 48);
 static_assert(two_runs.source_bytes() == 48 && two_runs.target_bytes() == 24);
-static_assert(two_runs.target == columns.start[static_cast<std::size_t>(Buffer::slot)] + 24);
+static_assert(two_runs.target == column_piece.start[static_cast<std::size_t>(Buffer::slot)] + 24);
 
 // Ranks without rows have no bytes and no blocks.
 static_assert(on_four.piece(ParameterIndex{0}, Rank{3}).elements() == 0);

@@ -11,11 +11,11 @@ namespace {
 
 using tide::Name;
 
-constexpr Name plain{{}, 0, "norm.weight"};
+constexpr Name unrepeated{{}, 0, "norm.weight"};
 constexpr Name repeated{"experts.{}.", 7, "up.weight"};
 
-static_assert(plain.reads("norm.weight") && repeated.reads("experts.7.up.weight"));
-static_assert(!plain.reads("norm.weigh") && !plain.reads("norm.weight2") && !plain.reads(""));
+static_assert(unrepeated.reads("norm.weight") && repeated.reads("experts.7.up.weight"));
+static_assert(!unrepeated.reads("norm.weigh") && !unrepeated.reads("norm.weight2") && !unrepeated.reads(""));
 static_assert(!repeated.reads("experts.7.up.weigh") && !repeated.reads("experts.17.up.weight"));
 static_assert(!repeated.reads("experts.7.") && !repeated.reads("experts.{}.up.weight"));
 static_assert(Name{}.reads("") && !Name{}.reads("a"));
@@ -30,12 +30,12 @@ constexpr Name spelled_out{{}, 0, "experts.7.up.weight"};
 constexpr Name cut_elsewhere{"experts.{}.up", 7, ".weight"};
 static_assert(repeated.reads(spelled_out) && spelled_out.reads(repeated) && repeated.reads(cut_elsewhere));
 static_assert(repeated.hash() == spelled_out.hash() && repeated.hash() == cut_elsewhere.hash());
-static_assert(!repeated.reads(plain) && !repeated.reads(Name{"experts.{}.", 8, "up.weight"}));
+static_assert(!repeated.reads(unrepeated) && !repeated.reads(Name{"experts.{}.", 8, "up.weight"}));
 static_assert(!repeated.reads(Name{"experts.{}.", 7, "down.weight"}));
-static_assert(repeated.hash() != plain.hash() && repeated.hash() != Name{"experts.{}.", 8, "up.weight"}.hash());
+static_assert(repeated.hash() != unrepeated.hash() && repeated.hash() != Name{"experts.{}.", 8, "up.weight"}.hash());
 
 TEST_CASE("Name: the text in one piece is the text that it reads as") {
-  CHECK(plain.str() == "norm.weight");
+  CHECK(unrepeated.str() == "norm.weight");
   CHECK(Name{}.str().empty());
   for (tide::index_t number : {0, 1, 9, 10, 99, 100, 127, 65535}) {
     const Name name{"mlp.experts.{}.", number, "gate_proj.weight"};

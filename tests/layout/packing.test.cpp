@@ -38,21 +38,21 @@ static_assert(tide::is_alignment(1) && tide::is_alignment(16) && tide::is_alignm
 static_assert(!tide::is_alignment(0) && !tide::is_alignment(-16) && !tide::is_alignment(24));
 static_assert(!tide::is_alignment(index_t{1} << 31));
 
-constexpr auto group = tide::group(tide::param<tide::bf16>("a", {3, 3}), tide::param<tide::bf16>("empty", {0, 5}),
-                                   tide::param<tide::f32>("b", {2, 2}), tide::param<tide::bf16>("c", {9}));
+constexpr auto awkward = tide::group(tide::param<tide::bf16>("a", {3, 3}), tide::param<tide::bf16>("empty", {0, 5}),
+                                     tide::param<tide::f32>("b", {2, 2}), tide::param<tide::bf16>("c", {9}));
 
 template <class Packing>
 constexpr bool keeps_the_laws() {
-  return laws::layout(ShardLayout<group, Mesh<1, 1>, Packing>().view()) &&
-         laws::layout(ShardLayout<group, Mesh<1, 2>, Packing>().view()) &&
-         laws::layout(ShardLayout<group, Mesh<2, 2>, Packing>().view()) &&
-         laws::layout(ShardLayout<group, Mesh<1, 5>, Packing, DenseStorage<tide::Bytes<16>>>().view());
+  return laws::layout(ShardLayout<awkward, Mesh<1, 1>, Packing>().view()) &&
+         laws::layout(ShardLayout<awkward, Mesh<1, 2>, Packing>().view()) &&
+         laws::layout(ShardLayout<awkward, Mesh<2, 2>, Packing>().view()) &&
+         laws::layout(ShardLayout<awkward, Mesh<1, 5>, Packing, DenseStorage<tide::Bytes<16>>>().view());
 }
 static_assert(keeps_the_laws<TightPacking>() && keeps_the_laws<Fsdp2Packing>() && keeps_the_laws<CacheLinePacking>());
 
 template <class Packing, index_t Ranks>
 constexpr std::array<index_t, 5> starts(index_t rank, Buffer buffer) {
-  const auto view = ShardLayout<group, Mesh<1, Ranks>, Packing>().view();
+  const auto view = ShardLayout<awkward, Mesh<1, Ranks>, Packing>().view();
   std::array<index_t, 5> found{};
   view.for_each_piece(tide::Rank{rank}, [&](const tide::Piece& piece) {
     found[static_cast<std::size_t>(piece.parameter.value)] = piece.start[static_cast<std::size_t>(buffer)];

@@ -22,9 +22,10 @@ static_assert(!laws::shard_rule<RaggedShard<3, 0, 2>>(6, 3) && !laws::shard_rule
 static_assert(RaggedShard<3, 0, 2>::begin(5, 3, 1) == 3 && RaggedShard<3, 0, 2>::begin(5, 3, 2) == 3);
 
 // Counts at compile time, by the type or by its rule, and counts at run time say the same.
-constexpr auto group = tide::group(tide::param<tide::bf16>("by_counts", {5, 3}, tide::ragged<3, 0, 2>()),
-                                   tide::param<tide::bf16>("by_rule", {5, 3}, tide::shard_by<RaggedShard<3, 0, 2>>()));
-using Layout = tide::ShardLayout<group, tide::Mesh<1, 3>>;
+constexpr auto uneven_rows =
+    tide::group(tide::param<tide::bf16>("by_counts", {5, 3}, tide::ragged<3, 0, 2>()),
+                tide::param<tide::bf16>("by_rule", {5, 3}, tide::shard_by<RaggedShard<3, 0, 2>>()));
+using Layout = tide::ShardLayout<uneven_rows, tide::Mesh<1, 3>>;
 static_assert(laws::layout(Layout().view()));
 static_assert(Layout().view().piece(tide::ParameterIndex{0}, tide::Rank{2}).begin == 3);
 static_assert(Layout().view().piece(tide::ParameterIndex{1}, tide::Rank{2}).begin == 3);

@@ -58,9 +58,10 @@ static_assert(std::is_same_v<Many::tensor<"last.weight">, TensorView<tide::bf16,
 
 // ---- names, ties and elements --------------------------------------------------------------------------------------
 
-constexpr auto mixed = tide::group(param<tide::f8_e4m3, tide::bf16>("embed", {100, 8}), param<tide::f16>("norm", {8}),
-                                   param<tide::f32>("empty", {0, 3}), tide::alias("head", "embed"));
-using Mixed = ShardLayout<mixed, Mesh<1, 3>>;
+constexpr auto mixed_elements =
+    tide::group(param<tide::f8_e4m3, tide::bf16>("embed", {100, 8}), param<tide::f16>("norm", {8}),
+                param<tide::f32>("empty", {0, 3}), tide::alias("head", "embed"));
+using Mixed = ShardLayout<mixed_elements, Mesh<1, 3>>;
 static_assert(Mixed::index<"norm">() == ParameterIndex{1});
 static_assert(Mixed::index<"head">() == Mixed::index<"embed">());
 static_assert(std::is_same_v<Mixed::tensor<"embed">, TensorView<tide::f8_e4m3, 100, 8>>);
@@ -75,8 +76,9 @@ static_assert(laws::layout(Mixed().view()));
 
 // ---- static and dynamic meshes -------------------------------------------------------------------------------------
 
-using HalfDynamic = ShardLayout<mixed, Mesh<dynamic, 3>>;
-using Dynamic = ShardLayout<mixed, Mesh<dynamic, dynamic>, tide::Fsdp2Packing, tide::DenseStorage<tide::Bytes<64>>>;
+using HalfDynamic = ShardLayout<mixed_elements, Mesh<dynamic, 3>>;
+using Dynamic =
+    ShardLayout<mixed_elements, Mesh<dynamic, dynamic>, tide::Fsdp2Packing, tide::DenseStorage<tide::Bytes<64>>>;
 static_assert(HalfDynamic::slot_bytes == Mixed::slot_bytes && Dynamic::slot_bytes == 832 + 64);
 static_assert(std::is_default_constructible_v<Mixed> && !std::is_default_constructible_v<HalfDynamic>);
 static_assert(HalfDynamic(Mesh<dynamic, 3>(2, 3)).mesh() == tide::MeshShape{2, 3});
@@ -85,10 +87,10 @@ static_assert(Dynamic::on({3, 5}).view().packing == tide::Fsdp2Packing::rule);
 static_assert(laws::layout(Dynamic::on({3, 5}).view()));
 static_assert(Mixed::on({1, 3}).mesh() == Mixed().mesh());
 
-constexpr auto columns = tide::group(param<tide::bf16>("w", {4, 6}, tide::shard(1)));
+constexpr auto column_group = tide::group(param<tide::bf16>("w", {4, 6}, tide::shard(1)));
 
 TEST_CASE("ShardLayout: a mesh given at run time is checked in the words of the compile error") {
-  using Columns = ShardLayout<columns, Mesh<1, dynamic>>;
+  using Columns = ShardLayout<column_group, Mesh<1, dynamic>>;
   CHECK(Columns::on({1, 3}).view().mesh.ranks() == 3);
   const auto error = tide_test::raised([] { Columns(Mesh<1, dynamic>(1, 4)); });
   REQUIRE(error.has_value());

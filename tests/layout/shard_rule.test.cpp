@@ -6,6 +6,7 @@
 #include <tide/layout/ragged_shard.hpp>
 #include <tide/layout/shard_rule.hpp>
 
+#include "support/broken_rules.hpp"
 #include "support/laws.hpp"
 #include "support/random_group.hpp"
 
@@ -40,22 +41,11 @@ static_assert(laws::shard_rule<WholeBlocks>(1000, 3) && laws::shard_rule<WholeBl
 static_assert(laws::shard_rule<tide_test::LastTakesRest>(5, 8) && laws::shard_rule<tide_test::LastTakesRest>(50, 8));
 
 // The laws name what is broken.
-struct StartsLate {
-  static constexpr index_t begin(index_t rows, index_t, index_t rank) noexcept { return std::min(rank + 1, rows); }
-};
-struct GoesBack {
-  static constexpr index_t begin(index_t rows, index_t ranks, index_t rank) noexcept {
-    return rank == ranks ? rows : rank == 1 ? rows : 0;
-  }
-};
-struct LosesRows {
-  static constexpr index_t begin(index_t rows, index_t ranks, index_t rank) noexcept { return rows / ranks * rank; }
-};
-static_assert(laws::shard_rule<StartsLate>(8, 4).broken == "complete: begin(0) == 0");
-static_assert(laws::shard_rule<GoesBack>(8, 4).broken == "in order: begin(r) <= begin(r + 1)");
-static_assert(laws::shard_rule<GoesBack>(8, 4).rank == 1);
-static_assert(laws::shard_rule<LosesRows>(9, 4).broken == "complete: begin(ranks) == rows");
-static_assert(laws::shard_rule<LosesRows>(8, 4));
+static_assert(laws::shard_rule<tide_test::StartsLate>(8, 4).broken == "complete: begin(0) == 0");
+static_assert(laws::shard_rule<tide_test::GoesBack>(8, 4).broken == "in order: begin(r) <= begin(r + 1)");
+static_assert(laws::shard_rule<tide_test::GoesBack>(8, 4).rank == 1);
+static_assert(laws::shard_rule<tide_test::LosesRows>(9, 4).broken == "complete: begin(ranks) == rows");
+static_assert(laws::shard_rule<tide_test::LosesRows>(8, 4));
 
 // A sharding is a value that remembers the rule.
 static_assert(Sharding{}.kind == Sharding::Kind::chunked && Sharding{}.dimension == 0);

@@ -13,13 +13,14 @@ using namespace tide_test;
 
 namespace {
 
-inline constexpr auto group = tide::group(tide::param<tide::bf16>("embed", {5, 4}), tide::param<float>("norm", {3}),
-                                          tide::param<tide::f8_e4m3>("q", {3, 1}), tide::alias("head", "embed"));
+inline constexpr auto shards_group =
+    tide::group(tide::param<tide::bf16>("embed", {5, 4}), tide::param<float>("norm", {3}),
+                tide::param<tide::f8_e4m3>("q", {3, 1}), tide::alias("head", "embed"));
 
 inline constexpr auto odd_group = tide::group(tide::param<tide::f8_e4m3>("q", {3}), tide::param<float>("norm", {2}));
 
 template <class Pack = tide::TightPacking>
-using On = tide::ShardLayout<group, tide::Mesh<1, tide::dynamic>, Pack>;
+using On = tide::ShardLayout<shards_group, tide::Mesh<1, tide::dynamic>, Pack>;
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// program: own
 //
 // A step allocates nothing: every `operator new` of the process is counted while ranks run steady steps.
 

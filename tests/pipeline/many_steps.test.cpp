@@ -29,7 +29,7 @@ inline constexpr auto two_group =
 
 using One = tide::ShardLayout<one_group, tide::Mesh<1, tide::dynamic>>;
 using Two = tide::ShardLayout<two_group, tide::Mesh<1, tide::dynamic>>;
-using Pool = tide::SlotPool<tide::Depth<2>, One, Two>;
+using StepPool = tide::SlotPool<tide::Depth<2>, One, Two>;
 using Inbox = tide::Ring<tide::Chunks<2>, tide::Bytes<1024>>;
 using Add = tide::CopyEngineReducer<tide::Burst, tide::Accumulate>;
 
@@ -41,7 +41,7 @@ struct Live {
   Source source{};
   std::uint64_t seed = 0;
 
-  void start(Pool& pool, Source from, std::uint64_t step, tide::HostStream& stream) {
+  void start(StepPool& pool, Source from, std::uint64_t step, tide::HostStream& stream) {
     source = from;
     seed = step;
     params.emplace(gather.start(pool, from, step, stream));
@@ -63,7 +63,7 @@ void many_steps(index_t ranks, std::uint64_t seed, int steps, tide::HostOptions 
   const CollectiveOracle two_oracle(two_layout.view());
   std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
   check_no_error(errors_of(HostRanks{options}, ranks, [&](tide::HostFabric& fabric) {
-    Pool pool(fabric, one_layout, two_layout);
+    StepPool pool(fabric, one_layout, two_layout);
     GatherRank<HostRanks, One, Transport> gather(fabric, pool, one_layout, one_oracle, "one");
     GatherRank<HostRanks, One, Transport> again(fabric, pool, one_layout, one_oracle, "one again");
     GatherRank<HostRanks, Two, Transport> other(fabric, pool, two_layout, two_oracle, "two");

@@ -16,13 +16,13 @@ using tide::index_t;
 
 namespace {
 
-inline constexpr auto group =
+inline constexpr auto own_group =
     tide::group(tide::param<tide::bf16>("rows", {5, 4}), tide::param<float>("columns", {3, 4, 2}, tide::shard(1)),
                 tide::param<tide::bf16>("empty", {0, 3}), tide::param<tide::bf16>("few", {1, 6}));
 
 template <index_t Ranks>
 void check_on() {
-  using Layout = tide::ShardLayout<group, tide::Mesh<1, Ranks>>;
+  using Layout = tide::ShardLayout<own_group, tide::Mesh<1, Ranks>>;
   const Layout layout;
   std::vector<std::byte> slot(static_cast<std::size_t>(Layout::slot_bytes));
   const std::vector<oracle::Place> places = oracle::places(layout.view().group, Ranks);

@@ -20,25 +20,25 @@ using namespace tide_test;
 
 namespace {
 
-inline constexpr auto group = tide::group(
+inline constexpr auto static_group = tide::group(
     tide::param<tide::bf16>("embed", {11, 4}), tide::param<tide::f16, float>("norm", {5}),
     tide::repeat<3>("experts.{}.", tide::param<tide::bf16>("up", {6, 2}), tide::param<tide::bf16>("down", {4, 3})),
     tide::param<tide::bf16>("ragged", {7, 2}, tide::ragged<4, 0, 3>()), tide::alias("head", "embed"));
 
-using Static = tide::ShardLayout<group, tide::Mesh<1, 3>>;
-using Dynamic = tide::ShardLayout<group, tide::Mesh<tide::dynamic, tide::dynamic>>;
-using Packed =
-    tide::ShardLayout<group, tide::Mesh<1, tide::dynamic>, tide::Fsdp2Packing, tide::DenseStorage<tide::Bytes<16>>>;
-using Inbox = tide::Ring<tide::Chunks<4>, tide::Bytes<(1 << 20)>>;
+using Static = tide::ShardLayout<static_group, tide::Mesh<1, 3>>;
+using Dynamic = tide::ShardLayout<static_group, tide::Mesh<tide::dynamic, tide::dynamic>>;
+using Packed = tide::ShardLayout<static_group, tide::Mesh<1, tide::dynamic>, tide::Fsdp2Packing,
+                                 tide::DenseStorage<tide::Bytes<16>>>;
+using StaticInbox = tide::Ring<tide::Chunks<4>, tide::Bytes<(1 << 20)>>;
 
-using Gather = tide::AllGather<Static, tide::UnicastTransport>;
-using Reduce = tide::ReduceScatter<Static, tide::CopyEngineReducer<>, tide::SingleNode, Inbox>;
+using StaticGather = tide::AllGather<Static, tide::UnicastTransport>;
+using StaticReduce = tide::ReduceScatter<Static, tide::CopyEngineReducer<>, tide::SingleNode, StaticInbox>;
 
-static_assert(Gather::slot_bytes == Static::slot_bytes);
-static_assert(Gather::driver_calls > 0 && Gather::driver_calls < 40);
-static_assert(tide::AllGather<Static, tide::MulticastTransport>::driver_calls < Gather::driver_calls);
-static_assert(Reduce::inbox_bytes > 0 && Reduce::inbox_bytes <= (1 << 20));
-static_assert(Reduce::driver_calls > 0);
+static_assert(StaticGather::slot_bytes == Static::slot_bytes);
+static_assert(StaticGather::driver_calls > 0 && StaticGather::driver_calls < 40);
+static_assert(tide::AllGather<Static, tide::MulticastTransport>::driver_calls < StaticGather::driver_calls);
+static_assert(StaticReduce::inbox_bytes > 0 && StaticReduce::inbox_bytes <= (1 << 20));
+static_assert(StaticReduce::driver_calls > 0);
 static_assert(tide::AllGather<Dynamic, tide::UnicastTransport>::slot_bytes == Static::slot_bytes);
 
 template <class Layout, class Transport>
@@ -48,7 +48,7 @@ void check(const Layout& layout) {
   check_no_error(errors_of(HostRanks{}, 3, [&](tide::HostFabric& fabric) {
     tide::SlotPool<tide::Depth<2>, Layout> pool(fabric);
     GatherRank<HostRanks, Layout, Transport> gather(fabric, pool, layout, oracle);
-    ReduceRank<HostRanks, Layout, tide::CopyEngineReducer<>, Inbox> reduce(fabric, layout, oracle);
+    ReduceRank<HostRanks, Layout, tide::CopyEngineReducer<>, StaticInbox> reduce(fabric, layout, oracle);
     fabric.init();
     tide::HostStream stream = fabric.stream();
     poison_slots<HostRanks>(pool, stream);
@@ -75,8 +75,8 @@ TEST_CASE("AllGather, ReduceScatter: a step as a user writes it, with pipelines 
   std::vector<std::string> wrong(3);
   check_no_error(errors_of(HostRanks{}, 3, [&](tide::HostFabric& fabric) {
     tide::SlotPool<tide::Depth<2>, Static> slots(fabric);
-    std::vector<Gather> gathers;  // one for each layer: they move while the vector grows
-    std::vector<Reduce> reduces;
+    std::vector<StaticGather> gathers;  // one for each layer: they move while the vector grows
+    std::vector<StaticReduce> reduces;
     for (int layer = 0; layer < 3; ++layer) {
       gathers.emplace_back(fabric, slots, "layer " + std::to_string(layer));
       reduces.emplace_back(fabric, slots, "layer " + std::to_string(layer));
@@ -107,7 +107,7 @@ TEST_CASE("AllGather, ReduceScatter: a step as a user writes it, with pipelines 
       if (params.get<"head">().data() != params.get<"embed">().data()) text += "tied";
       params.release(stream);
       gradients.missing<"experts.1.up">();
-      Reduce& reduce = reduces[static_cast<std::size_t>(layer)];
+      StaticReduce& reduce = reduces[static_cast<std::size_t>(layer)];
       const tide::ReduceTicket ticket = reduce.enqueue(gradients, sums, stream);
       stream.wait(ticket.shards_ready);
       stream.wait(ticket.gradients_free);

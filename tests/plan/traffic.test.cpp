@@ -46,9 +46,9 @@ static_assert(traffic_of(with_kernel({tide::Kernel::Kind::cast, tide::Element::f
 constexpr tide::Kernel sum{tide::Kernel::Kind::sum, tide::Element::bf16, tide::Element::f32, tide::Finish::store, 4};
 constexpr tide::Kernel add{tide::Kernel::Kind::sum, tide::Element::bf16, tide::Element::f32, tide::Finish::accumulate,
                            4};
-constexpr auto reduce = [](tide::PlanBuilder& plan) { plan.reduce(lane, 1, rows_of_8, 0, 0); };
-static_assert(traffic_of(with_kernel(sum), reduce) == Traffic{4 * 24, 48, 1});
-static_assert(traffic_of(with_kernel(add), reduce) == Traffic{4 * 24 + 48, 48, 1});
+constexpr auto reduced = [](tide::PlanBuilder& plan) { plan.reduce(lane, 1, rows_of_8, 0, 0); };
+static_assert(traffic_of(with_kernel(sum), reduced) == Traffic{4 * 24, 48, 1});
+static_assert(traffic_of(with_kernel(add), reduced) == Traffic{4 * 24 + 48, 48, 1});
 
 TEST_CASE("traffic: a put moves its bytes to one rank") {
   tide::Op put;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,9 @@
 #include <vector>
 
 namespace tide_test {
+
+/// The float that has these bits.
+constexpr float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
 /// A format of up to 16 bits, described as its standard describes it.
 struct NumberFormat {
