@@ -66,6 +66,7 @@
 #include <tide/reduce/launch.hpp>
 #include <tide/reduce/reducer.hpp>
 #include <tide/reduce/ring.hpp>
+#include <tide/reduce/slot_reuse.hpp>
 #include <tide/reduce/tree.hpp>
 
 #include <tide/fabric/fabric.hpp>

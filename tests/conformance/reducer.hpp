@@ -10,7 +10,8 @@
 
 namespace tide_test {
 
-/// Storage and tables, stored and accumulated sums, inboxes of few and of many chunks, over all worlds and shapes.
+/// Storage and tables, stored and accumulated sums, inboxes of few and of many chunks and slots, over all worlds and
+/// shapes.
 template <class R>
 void check_reducer() {
   static_assert(tide::Reducer<R>);
@@ -22,6 +23,7 @@ void check_reducer() {
       CAPTURE(ranks);
       check_writer([&] { return planned_reduce<Tiny>(group, ranks, R::finish, tide::GradientSource::storage); });
       check_writer([&] { return planned_reduce<Small>(group, ranks, R::finish, tide::GradientSource::table); });
+      check_writer([&] { return planned_reduce<tide::SlotReuse>(group, ranks, R::finish); });
     }
   }
 }

@@ -98,6 +98,7 @@ class Interpreter {
 
     explicit Guarded(index_t size = 0) : all(static_cast<std::size_t>(size) + 2 * guard, poison) {}
     [[nodiscard]] std::byte* at(index_t offset) { return all.data() + guard + offset; }
+    void scribble() { std::fill(all.begin() + guard, all.end() - guard, std::byte{0x3C}); }
     [[nodiscard]] bool intact() const {
       const auto good = [](std::byte b) { return b == poison; };
       return std::all_of(all.begin(), all.begin() + guard, good) && std::all_of(all.end() - guard, all.end(), good);
@@ -110,9 +111,10 @@ class Interpreter {
     std::vector<index_t> words;
   };
 
-  /// Somebody who does one thing after the other: a lane, the caller, the reader of a reduce's output.
+  /// Somebody who does one thing after the other: a lane, the caller, the reader of a reduce's output, the keeper of a
+  /// slot that is an inbox: before each run he overwrites it, as gathers do.
   struct Actor {
-    enum class Kind { lane, caller, reader };
+    enum class Kind { lane, caller, reader, keeper };
 
     Kind kind = Kind::lane;
     std::size_t rank = 0;
@@ -153,6 +155,7 @@ class Interpreter {
       }
       actors_.push_back({Actor::Kind::caller, r, 0, {}, runs});
       if (!gather()) actors_.push_back({Actor::Kind::reader, r, 0, {}, 1});
+      if (keeps_slots()) actors_.push_back({Actor::Kind::keeper, r, 0, {}, runs});
     }
   }
 
@@ -164,6 +167,8 @@ class Interpreter {
     switch (actor.kind) {
       case Actor::Kind::reader:
         return fired(actor.rank, tide::ExitKind::shards_ready, runs - 1);
+      case Actor::Kind::keeper:
+        return actor.run == 0 || fired(actor.rank, tide::ExitKind::shards_ready, actor.run - 1);
       case Actor::Kind::caller:
         return actor.at != 1 ||
                fired(actor.rank, gather() ? tide::ExitKind::complete : tide::ExitKind::gradients_free, actor.run);
@@ -188,11 +193,13 @@ class Interpreter {
   }
 
   [[nodiscard]] bool filled(std::size_t rank, index_t run) const {
+    bool all = true;
     for (const Actor& actor : actors_) {
-      if (actor.kind == Actor::Kind::caller && actor.rank == rank)
-        return actor.run > run || (actor.run == run && actor.at > 0);
+      if (actor.rank != rank) continue;
+      if (actor.kind == Actor::Kind::caller) all = all && (actor.run > run || (actor.run == run && actor.at > 0));
+      if (actor.kind == Actor::Kind::keeper) all = all && actor.run > run;
     }
-    return false;
+    return all;
   }
 
   [[nodiscard]] bool fired(std::size_t rank, tide::ExitKind kind, index_t run) const {
@@ -247,6 +254,9 @@ class Interpreter {
   void do_step(Actor& actor, Random& random) {
     if (actor.kind == Actor::Kind::reader) {
       compare(actor, tide::Space::output, oracle_.output(static_cast<index_t>(actor.rank), runs - 1));
+      ++actor.run;
+    } else if (actor.kind == Actor::Kind::keeper) {
+      for (Guarded& chunk : ranks_[actor.rank].spaces[static_cast<std::size_t>(tide::Space::inbox)]) chunk.scribble();
       ++actor.run;
     } else if (actor.kind == Actor::Kind::caller) {
       do_caller_step(actor);
@@ -403,11 +413,13 @@ class Interpreter {
     }
   }
 
+  [[nodiscard]] bool keeps_slots() const { return !gather() && collective_.inbox.place == tide::InboxPlace::slot; }
   [[nodiscard]] bool gather() const { return collective_.operation == tide::Operation::gather; }
   [[nodiscard]] const tide::Kernel& kernel(const tide::Op& op) const { return collective_.kernels[op.kernel]; }
   [[nodiscard]] std::string name(const Actor& actor) const {
     if (actor.kind == Actor::Kind::caller) return "the caller";
     if (actor.kind == Actor::Kind::reader) return "the reader";
+    if (actor.kind == Actor::Kind::keeper) return "the keeper of the slot";
     return plans_[actor.rank].lanes[static_cast<std::size_t>(actor.lane)].name() + ", op " +
            std::to_string(actor.ops[actor.at]);
   }

@@ -11,6 +11,7 @@
 #include "support/checks.hpp"
 #include "support/collective_oracle.hpp"
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -24,13 +25,20 @@ class ReduceRank {
  public:
   using Fabric = typename Ranks::Fabric;
   using Stream = typename Ranks::Stream;
+  using Pool = tide::SlotPool<tide::Depth<1>, Layout>;
 
+  /// With slots of its own, where the inbox needs any.
   ReduceRank(Fabric& fabric, const Layout& layout, const CollectiveOracle& oracle, std::string label = {})
+      : ReduceRank(fabric, std::make_unique<Pool>(fabric, layout), layout, oracle, std::move(label)) {}
+  /// With slots of a pool that others use, too.
+  template <class SharedPool>
+  ReduceRank(Fabric& fabric, SharedPool& pool, const Layout& layout, const CollectiveOracle& oracle,
+             std::string label = {})
       : rank_(fabric.rank()),
         layout_(layout),
         oracle_(&oracle),
         scale_(1.0F / static_cast<float>(layout.view().mesh.ranks())),
-        reduce_(fabric, layout, std::move(label)),
+        reduce_(fabric, pool, layout, std::move(label)),
         storage_(fabric, layout),
         table_(layout),
         apart_(fabric, apart_bytes(layout)),
@@ -79,6 +87,12 @@ class ReduceRank {
  private:
   static constexpr bool accumulates = Reducer::finish == tide::Finish::accumulate;
 
+  ReduceRank(Fabric& fabric, std::unique_ptr<Pool> pool, const Layout& layout, const CollectiveOracle& oracle,
+             std::string label)
+      : ReduceRank(fabric, *pool, layout, oracle, std::move(label)) {
+    own_pool_ = std::move(pool);
+  }
+
   [[nodiscard]] static std::size_t gradient_bytes(const Layout& layout) {
     return static_cast<std::size_t>(layout.view().bytes(tide::Buffer::gradients));
   }
@@ -117,6 +131,7 @@ class ReduceRank {
     return reduce_.enqueue(table_, output(), stream);
   }
 
+  std::unique_ptr<Pool> own_pool_;
   tide::Rank rank_;
   Layout layout_;
   const CollectiveOracle* oracle_;

@@ -9,6 +9,7 @@
 #include <tide/plan/kernels.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/ring.hpp>
+#include <tide/reduce/slot_reuse.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
@@ -26,6 +27,12 @@ inline constexpr auto mixed_group = tide::group(
     tide::param<float>("norm", {9}), tide::param<tide::bf16, float>("w", {16, 3}),
     tide::param<tide::f8_e4m3, tide::bf16>("q", {7, 5}),
     tide::repeat<3>("experts.{}.", tide::param<tide::bf16>("up", {8, 4}), tide::param<tide::bf16>("down", {4, 8})));
+
+/// Elements of three sizes, no gradient wider than its parameter.
+inline constexpr auto narrow_group =
+    tide::group(tide::param<float>("norm", {9}), tide::param<tide::bf16, tide::f8_e4m3>("q", {7, 5}),
+                tide::repeat<3>("experts.{}.", tide::param<tide::bf16>("up", {8, 4}),
+                                tide::param<float, tide::bf16>("down", {4, 8})));
 
 /// A collective and the plans of all ranks.
 struct Planned {

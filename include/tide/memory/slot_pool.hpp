@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotPool: the slots that gathered parameters live in, shared by all groups of a model.
+// SlotPool: the slots that gathered parameters live in, shared by all groups of a model, and where gradients wait that
+// are reduced with SlotReuse.
 //
-//   free -> gathering -> full -> free         each edge waits for the last reader
+//   free -> gathering -> full -> free         each edge waits for the last reader;
+//   free -> staging -> reducing -> free       the first write after an edge overwrites
 //
 // Laws                                               (tests/memory/slot_pool.test.cpp)
 //   largest     a slot holds the largest group, so every group fits every slot
@@ -14,6 +16,7 @@
 #include <tide/core/tags.hpp>                // Depth
 #include <tide/memory/detail/slot_life.hpp>  // SlotLife
 #include <tide/memory/detail/storage.hpp>    // layout_on
+#include <tide/reduce/slot_reuse.hpp>        // slot_bytes_with_reuse
 
 #include <algorithm>
 #include <string>
@@ -55,7 +58,8 @@ class SlotLease {
 /// `Count::value` slots of the largest of `Layouts`. Construct before `init`; outlives the pipelines and handles that
 /// use it, and stays where it is.
 ///
-/// @tparam Count    `Depth<N>`: groups that may be gathered at once; prefetching one ahead needs 2
+/// @tparam Count    `Depth<N>`: groups that may be gathered at once, and one for a reduce with SlotReuse; see
+///                  `slots_needed`
 /// @tparam Layouts  every layout that will be gathered into the pool
 template <class Count, class... Layouts>
 class SlotPool {
@@ -67,7 +71,7 @@ class SlotPool {
   /// @throws Error (Errc::order) after `init`
   explicit SlotPool(FabricPort& fabric) : SlotPool(fabric, detail::layout_on<Layouts>(fabric)...) {}
   explicit SlotPool(FabricPort& fabric, const Layouts&... layouts)
-      : life_(fabric, depth, std::max({layouts.view().bytes(Buffer::slot)...})) {}
+      : life_(fabric, depth, std::max({slot_bytes_with_reuse(layouts.view())...})) {}
 
   /// Whether groups of a layout fit.
   template <class Layout>

@@ -68,7 +68,7 @@ class AllGather {
                   "tide::AllGather: the pool must be made for the layout; name it in SlotPool.");
     label_ = std::make_shared<const std::string>(detail::operation_label("gather", layout_.view(), std::move(label)));
     detail::require_fabric(fabric, layout_.view(), Intra::capability, Intra::name);
-    detail::require_pool(fabric, *life_, layout_.view(), *label_);
+    detail::require_pool(fabric, *life_, layout_.view().bytes(Buffer::slot), *label_);
     const SignalWords words{layout_.view().mesh.ranks()};
     std::vector<PlanVariant> variants;
     for (const OwnBlock own : {Intra::own_block, OwnBlock::in_place, OwnBlock::cast}) {

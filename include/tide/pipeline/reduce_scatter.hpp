@@ -18,9 +18,11 @@
 
 #include <tide/memory/gradients.hpp>              // Gradients, GradientTable
 #include <tide/memory/shards.hpp>                 // ShardsView
+#include <tide/memory/slot_pool.hpp>              // SlotPool
 #include <tide/pipeline/detail/reduce_plans.hpp>  // reduce_collective
 #include <tide/reduce/copy_engine_reducer.hpp>    // CopyEngineReducer
 #include <tide/reduce/ring.hpp>                   // Ring
+#include <tide/reduce/slot_reuse.hpp>             // SlotReuse
 
 #include <string>
 #include <utility>
@@ -36,17 +38,19 @@ struct ReduceTicket {
 /// @tparam Layout  `ShardLayout` or `DynamicLayout`
 /// @tparam R       a Reducer: `CopyEngineReducer<Launch, Epilogue>`
 /// @tparam Inter   how partial sums cross nodes: `SingleNode`
-/// @tparam Box     an Inbox: where pieces wait
+/// @tparam Box     an Inbox: where pieces wait; `Ring`, or `SlotReuse` in a slot of the pool
 template <class Layout, class R, class Inter = SingleNode, class Box = Ring<Chunks<4>, Bytes<(index_t{64} << 20)>>>
 class ReduceScatter {
   static_assert(Reducer<R>, "tide::ReduceScatter: R must be a Reducer; CopyEngineReducer.");
   static_assert(std::is_same_v<Inter, SingleNode>, "tide::ReduceScatter: Inter must be SingleNode.");
-  static_assert(Inbox<Box>, "tide::ReduceScatter: Box must be an Inbox; Ring.");
+  static_assert(Inbox<Box>, "tide::ReduceScatter: Box must be an Inbox; Ring or SlotReuse.");
+  static_assert(!reuses_slots<Box> || detail::may_fit_slot<Layout>,
+                "tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring.");
   static_assert(detail::fits_single_node<Layout>, "tide::ReduceScatter: SingleNode needs a mesh of one node.");
 
  public:
-  /// Bytes of the inbox, where the layout is static.
-  static constexpr index_t inbox_bytes = [] { return Box::shape(Layout{}.view()).bytes(); }();
+  /// Bytes that the inbox takes beside the slots of the pool, where the layout is static.
+  static constexpr index_t inbox_bytes = [] { return detail::own_inbox_bytes<Box>(Layout{}.view()); }();
 
   /// Copies, memory operations, launches and events that a GPU is asked for; the largest over ranks. Where the layout
   /// is static.
@@ -54,36 +58,27 @@ class ReduceScatter {
 
   /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
   /// @param label  what errors call the group; by default its first parameter
-  /// @throws Error (Errc::layout, Errc::mismatch) when the layout does not fit the mesh, (Errc::capacity) when the
-  /// inbox
-  ///         is too small
+  /// @throws Error (Errc::layout, Errc::mismatch) when the layout does not fit the mesh or the slot, (Errc::capacity)
+  ///         when the inbox or a slot is too small
   template <class F>
   explicit ReduceScatter(F& fabric, std::string label = {})
       : ReduceScatter(fabric, detail::layout_on<Layout>(fabric), std::move(label)) {}
   template <class F>
   ReduceScatter(F& fabric, Layout layout, std::string label = {})
-      : port_(&fabric),
-        layout_(std::move(layout)),
-        label_(detail::operation_label("reduce", layout_.view(), std::move(label))),
-        check_shards_(fabric, layout_.view(), Buffer::masters),
-        check_table_(layout_.view()),
-        scale_(1.0F / static_cast<float>(layout_.view().mesh.ranks())) {
-    static_assert(Fabric<F>, "tide::ReduceScatter: the first argument must be a Fabric; HostFabric.");
-    detail::require_fabric(fabric, layout_.view(), R::capability, R::name);
-    std::vector<PlanVariant> variants;
-    for (const GradientSource source : {GradientSource::storage, GradientSource::table}) {
-      variants.push_back(detail::reduce_variant<F, Layout, R, Box>(layout_.view(), source, fabric.rank()));
-    }
-    const Collective& first = variants.front().collective;
-    const ArenaPlaces places{fabric.reserve(first.words().bytes(), 256), fabric.reserve(first.inbox.bytes(), 256), 0};
-    program_ = fabric.attach(std::move(variants), places, label_);
+      : ReduceScatter(fabric, nullptr, std::move(layout), std::move(label)) {
+    static_assert(!reuses_slots<Box>,
+                  "tide::SlotReuse: the reduce-scatter must be given a pool; ReduceScatter reduce{fabric, slots}.");
   }
-  /// The same beside a slot pool, for inboxes that use its slots; `Ring` does not.
+  /// The same beside a pool: `SlotReuse` takes a slot of it for each call, `Ring` none.
   template <class F, detail::SlotSource Pool>
-  ReduceScatter(F& fabric, Pool&, std::string label = {}) : ReduceScatter(fabric, std::move(label)) {}
+  ReduceScatter(F& fabric, Pool& pool, std::string label = {})
+      : ReduceScatter(fabric, pool, detail::layout_on<Layout>(fabric), std::move(label)) {}
   template <class F, detail::SlotSource Pool>
-  ReduceScatter(F& fabric, Pool&, Layout layout, std::string label = {})
-      : ReduceScatter(fabric, std::move(layout), std::move(label)) {}
+  ReduceScatter(F& fabric, Pool& pool, Layout layout, std::string label = {})
+      : ReduceScatter(fabric, reuses_slots<Box> ? &pool.life() : nullptr, std::move(layout), std::move(label)) {
+    static_assert(!reuses_slots<Box> || Pool::template holds<Layout>,
+                  "tide::ReduceScatter: the pool must be made for the layout; name it in SlotPool.");
+  }
 
   /// What the sums are multiplied with from the next call on; 1 / ranks at first, the average.
   void scale(float factor) noexcept { scale_ = factor; }
@@ -119,6 +114,30 @@ class ReduceScatter {
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
 
  private:
+  template <class F>
+  ReduceScatter(F& fabric, detail::SlotLife* life, Layout layout, std::string label)
+      : port_(&fabric),
+        layout_(std::move(layout)),
+        label_(detail::operation_label("reduce", layout_.view(), std::move(label))),
+        check_shards_(fabric, layout_.view(), Buffer::masters),
+        check_table_(layout_.view()),
+        scale_(1.0F / static_cast<float>(layout_.view().mesh.ranks())),
+        life_(life) {
+    static_assert(Fabric<F>, "tide::ReduceScatter: the first argument must be a Fabric; HostFabric.");
+    detail::require_fabric(fabric, layout_.view(), R::capability, R::name);
+    std::vector<PlanVariant> variants;
+    for (const GradientSource source : {GradientSource::storage, GradientSource::table}) {
+      variants.push_back(detail::reduce_variant<F, Layout, R, Box>(layout_.view(), source, fabric.rank()));
+    }
+    if (life_ != nullptr) detail::require_pool(fabric, *life_, slot_bytes_with_reuse(layout_.view()), label_);
+    const Collective& first = variants.front().collective;
+    ArenaPlaces places;
+    places.signals = fabric.reserve(first.words().bytes(), 256);
+    if (life_ == nullptr) places.inbox = fabric.reserve(first.inbox.bytes(), 256);
+    if (life_ != nullptr) places.slots = life_->offset(SlotIndex{0});
+    program_ = fabric.attach(std::move(variants), places, label_);
+  }
+
   [[nodiscard]] Bindings bind(const ShardsView<Layout, Buffer::masters>& shards) {
     Bindings bindings;
     check_shards_(*port_, shards.layout().view(), shards.data(), shards.rank(), label_);
@@ -142,9 +161,18 @@ class ReduceScatter {
   }
 
   template <class Stream>
-  ReduceTicket launch(std::int32_t variant, const Bindings& bindings, Stream& stream) {
+  ReduceTicket launch(std::int32_t variant, Bindings bindings, Stream& stream) {
+    SlotLease lease = life_ != nullptr ? SlotLease(*life_, life_->acquire(stream.ref(), "reduced")) : SlotLease();
+    if (life_ != nullptr) {
+      bindings.slot = lease.slot().value;
+      bindings.slot_offset = life_->offset(lease.slot());
+    }
     port_->launch(program_, variant, bindings, stream.ref());
-    return {port_->exit_event(program_, ExitKind::gradients_free), port_->exit_event(program_, ExitKind::shards_ready)};
+    const ReduceTicket ticket{port_->exit_event(program_, ExitKind::gradients_free),
+                              port_->exit_event(program_, ExitKind::shards_ready)};
+    // The slot may be written again, here and by peers, when the last piece in it has been summed.
+    if (life_ != nullptr) life_->release(lease.take(), ticket.shards_ready);
+    return ticket;
   }
 
   FabricPort* port_;
@@ -153,6 +181,7 @@ class ReduceScatter {
   detail::PackedCheck check_shards_;
   detail::GradientCheck check_table_;
   float scale_;
+  detail::SlotLife* life_;  // null where the inbox is no slot
   std::int32_t program_ = -1;
 };
 

@@ -61,6 +61,16 @@ struct Kernel {
   [[nodiscard]] friend constexpr bool operator==(const Kernel&, const Kernel&) = default;
 };
 
+/// Where the inbox of a reduce-scatter lies.
+enum class InboxPlace : std::uint8_t {
+  ring,  ///< in memory of its own: a chunk is written again when its reader has given a credit
+  slot,  ///< in a gather slot that nobody reads any more: there is room for all chunks, each is written once in a run
+};
+
+[[nodiscard]] constexpr std::string_view name(InboxPlace place) noexcept {
+  return place == InboxPlace::ring ? "ring" : "slot";
+}
+
 /// The inbox of a reduce-scatter: `chunks` chunks of `pieces` pieces, one per peer in rank order, the own rank left
 /// out.
 struct InboxShape {
@@ -68,8 +78,12 @@ struct InboxShape {
   index_t pieces = 0;
   index_t chunk_elements = 0;  ///< elements of the packed output that a chunk covers
   index_t element_bytes = 0;   ///< of the widest gradient: the spacing of elements inside a piece, in chunk order
+  index_t piece_room = 0;      ///< bytes from piece to piece where pieces are packed tightly; 0 where they are not
+  InboxPlace place = InboxPlace::ring;
 
-  [[nodiscard]] constexpr index_t piece_bytes() const noexcept { return chunk_elements * element_bytes; }
+  [[nodiscard]] constexpr index_t piece_bytes() const noexcept {
+    return piece_room > 0 ? piece_room : chunk_elements * element_bytes;
+  }
   [[nodiscard]] constexpr index_t chunk_bytes() const noexcept { return pieces * piece_bytes(); }
   [[nodiscard]] constexpr index_t bytes() const noexcept { return chunks * chunk_bytes(); }
   [[nodiscard]] friend constexpr bool operator==(const InboxShape&, const InboxShape&) = default;

@@ -6,7 +6,7 @@
 // Laws, for every layout: shape(layout).bytes() is known before the run, the same on every rank, and does not grow with
 // the number of groups (tests/conformance/inbox.hpp).
 //
-// Models: Ring.
+// Models: Ring, SlotReuse.
 
 #pragma once
 

@@ -6,6 +6,11 @@ inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4})
 using Layout = tide::ShardLayout<weights, tide::Mesh<1, 2>>;
 using TwoNodes = tide::ShardLayout<weights, tide::Mesh<2, 2>>;
 using Reducer = tide::CopyEngineReducer<>;
+inline constexpr auto wide = tide::group(tide::param<tide::bf16, float>("w", {8, 4}));
+using Wide = tide::ShardLayout<wide, tide::Mesh<1, 2>>;
+using Pool = tide::SlotPool<tide::Depth<2>, Layout, Wide>;
+using OtherPool = tide::SlotPool<tide::Depth<2>, Wide>;
+using InSlot = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::SlotReuse>;
 
 #if TIDE_CASE == 1  // expect: tide::ReduceScatter: R must be a Reducer
 using Reduce = tide::ReduceScatter<Layout, tide::Burst>;
@@ -15,12 +20,21 @@ using Reduce = tide::ReduceScatter<Layout, Reducer, Reducer>;
 using Reduce = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Chunks<4>>;
 #elif TIDE_CASE == 4  // expect: tide::ReduceScatter: SingleNode needs a mesh of one node
 using Reduce = tide::ReduceScatter<TwoNodes, Reducer>;
+#elif TIDE_CASE == 6  // expect: tide::SlotReuse: no gradient element may be wider than its gathered one
+using Reduce = tide::ReduceScatter<Wide, Reducer, tide::SingleNode, tide::SlotReuse>;
 #else
 using Reduce = tide::ReduceScatter<Layout, Reducer>;
 #endif
 
 #if TIDE_CASE == 5  // expect: tide::ReduceScatter: the first argument must be a Fabric
 void subject(tide::FabricPort& fabric) { Reduce reduce(fabric); }
-#else  // control: a reducer, an inbox, one node, a fabric
-void subject(tide::HostFabric& fabric) { Reduce reduce(fabric); }
+#elif TIDE_CASE == 7  // expect: tide::SlotReuse: the reduce-scatter must be given a pool
+void subject(tide::HostFabric& fabric) { InSlot reduce(fabric); }
+#elif TIDE_CASE == 8  // expect: tide::ReduceScatter: the pool must be made for the layout
+void subject(tide::HostFabric& fabric, OtherPool& pool) { InSlot reduce(fabric, pool); }
+#else                 // control: a reducer, an inbox, one node, a fabric, a pool that was made for the layout
+void subject(tide::HostFabric& fabric, Pool& pool) {
+  Reduce reduce(fabric);
+  InSlot in_slot(fabric, pool);
+}
 #endif

@@ -233,7 +233,9 @@ inline std::byte* CudaFabric::locate(const detail::CudaProgram& program, const d
     case Space::slot:
       return arena + bindings.slot_offset + offset;
     case Space::inbox:
-      return arena + program.places.inbox + place.instance * variant.collective.inbox.chunk_bytes() + offset;
+      return arena +
+             (variant.collective.inbox.place == InboxPlace::slot ? bindings.slot_offset : program.places.inbox) +
+             place.instance * variant.collective.inbox.chunk_bytes() + offset;
     case Space::output:
       return static_cast<std::byte*>(bindings.output) + offset;
     default:

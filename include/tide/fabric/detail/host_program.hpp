@@ -220,12 +220,16 @@ class HostProgram {
       case Space::slot:
         return arena + run.bindings.slot_offset + offset;
       case Space::inbox:
-        return arena + places_.inbox + place.instance * run.variant->inbox.chunk_bytes() + offset;
+        return arena + inbox_offset(run) + place.instance * run.variant->inbox.chunk_bytes() + offset;
       case Space::output:
         return static_cast<std::byte*>(run.bindings.output) + offset;
       default:
         return nullptr;
     }
+  }
+
+  [[nodiscard]] index_t inbox_offset(const Run& run) const noexcept {
+    return run.variant->inbox.place == InboxPlace::slot ? run.bindings.slot_offset : places_.inbox;
   }
 
   [[nodiscard]] const std::byte* source(const Op& op, const Run& run) const {

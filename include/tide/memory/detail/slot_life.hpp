@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,16 +33,16 @@ class SlotLife {
   [[nodiscard]] std::byte* data(SlotIndex slot) const noexcept { return port_->arena() + offset(slot); }
 
   // The free slot that was released first, so that its last reader is likely done.
-  [[nodiscard]] SlotIndex acquire(StreamRef stream) {
+  // @param done  what will be done to a group in the slot, for the message
+  [[nodiscard]] SlotIndex acquire(StreamRef stream, std::string_view done = "gathered") {
     require_sound();
     std::size_t best = slots_.size();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].holder == nobody && (best == slots_.size() || slots_[i].released < slots_[best].released)) best = i;
     }
     if (best == slots_.size()) {
-      port_->refuse(Errc::capacity,
-                    detail::text({"tide::SlotPool: a slot must be released before another group is gathered; all ",
-                                  slots_.size(), " are held."}));
+      port_->refuse(Errc::capacity, detail::text({"tide::SlotPool: a slot must be released before another group is ",
+                                                  done, "; all ", slots_.size(), " are held."}));
     }
     if (slots_[best].last_reader.valid()) port_->wait(stream, slots_[best].last_reader);
     slots_[best].holder = somebody;

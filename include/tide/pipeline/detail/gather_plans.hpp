@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <tide/memory/slot_pool.hpp>                 // SlotLife
 #include <tide/pipeline/detail/kernel_code.hpp>      // kernel_code
 #include <tide/pipeline/detail/pipeline_checks.hpp>  // operation_label
 #include <tide/plan/kernels.hpp>                     // fill_kernels
@@ -23,19 +22,6 @@ namespace tide::detail {
   collective.own = own;
   fill_kernels(collective);
   return collective;
-}
-
-inline void require_pool(const FabricPort& port, const SlotLife& pool, const LayoutView& layout,
-                         const std::string& label) {
-  if (&pool.port() != &port) {
-    raise(Errc::argument, detail::text({"tide::SlotPool: the pool must be made for the fabric of the pipeline; ", label,
-                                        " on rank ", port.rank().value, " got another one's."}));
-  }
-  const index_t bytes = layout.bytes(Buffer::slot);
-  if (bytes > pool.slot_bytes()) {
-    raise(Errc::capacity, detail::text({"tide::SlotPool: a slot must hold the layout; name the largest in SlotPool. ",
-                                        label, " needs ", bytes, " bytes, has ", pool.slot_bytes(), "."}));
-  }
 }
 
 template <class F, class Layout, class Intra>

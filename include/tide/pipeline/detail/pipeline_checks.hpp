@@ -7,6 +7,7 @@
 #include <tide/fabric/fabric.hpp>          // FabricPort
 #include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
 #include <tide/layout/shard_layout.hpp>    // ShardLayout
+#include <tide/memory/slot_pool.hpp>       // SlotLife
 
 #include <algorithm>
 #include <string>
@@ -50,6 +51,18 @@ inline void require_fabric(const FabricPort& fabric, const LayoutView& layout, C
   if (!fabric.has(capability)) {
     raise(Errc::argument, detail::text({"tide::Transport: the fabric must have what the policy needs; ", policy,
                                         " needs multicast, which this ", fabric.name(), " has not."}));
+  }
+}
+
+// @param bytes  that the pipeline needs of a slot
+inline void require_pool(const FabricPort& port, const SlotLife& pool, index_t bytes, const std::string& label) {
+  if (&pool.port() != &port) {
+    raise(Errc::argument, detail::text({"tide::SlotPool: the pool must be made for the fabric of the pipeline; ", label,
+                                        " on rank ", port.rank().value, " got another one's."}));
+  }
+  if (bytes > pool.slot_bytes()) {
+    raise(Errc::capacity, detail::text({"tide::SlotPool: a slot must hold the layout; name the largest in SlotPool. ",
+                                        label, " needs ", bytes, " bytes, has ", pool.slot_bytes(), "."}));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <tide/plan/kernels.hpp>                     // fill_kernels
 #include <tide/plan/tally.hpp>                       // driver_calls
 #include <tide/reduce/reducer.hpp>                   // Reducer
+#include <tide/reduce/slot_reuse.hpp>                // reuses_slots, fits_slot
 
 #include <algorithm>
 #include <vector>
@@ -20,6 +21,22 @@ template <class P>
 concept SlotSource = requires(P& pool) {
   pool.life();
 };
+
+// Whether the gradients of a layout can wait in its slot, as far as types tell.
+template <class Layout>
+inline constexpr bool may_fit_slot = [] {
+  if constexpr (requires { Layout::group; }) {
+    return fits_slot(Layout::group.view());
+  } else {
+    return true;
+  }
+}();
+
+// Bytes of an inbox apart from slots.
+template <class Inbox>
+[[nodiscard]] constexpr index_t own_inbox_bytes(const LayoutView& layout) {
+  return reuses_slots<Inbox> ? 0 : Inbox::shape(layout).bytes();
+}
 
 template <class Inbox>
 [[nodiscard]] constexpr Collective reduce_collective(const LayoutView& layout, GradientSource gradients, Finish finish,

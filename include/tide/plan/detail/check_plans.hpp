@@ -50,9 +50,11 @@ namespace tide::detail {
 [[nodiscard]] inline bool check_inbox(const Collective& collective, VerifyReport& report) {
   const InboxShape& inbox = collective.inbox;
   const index_t pieces = collective.layout.mesh.ranks_per_node - 1;
-  const index_t chunk = checked_product(checked_product(inbox.chunk_elements, inbox.element_bytes), inbox.pieces);
+  const index_t widest = checked_product(inbox.chunk_elements, inbox.element_bytes);
+  const index_t chunk = checked_product(inbox.piece_room > 0 ? inbox.piece_room : widest, inbox.pieces);
   if (inbox.pieces != pieces || inbox.chunks <= 0 || inbox.chunks > 256 || inbox.chunk_elements <= 0 ||
-      inbox.element_bytes <= 0 || chunk < 0 || checked_product(chunk, inbox.chunks) < 0) {
+      inbox.element_bytes <= 0 || widest < 0 || inbox.piece_room < 0 || inbox.place > InboxPlace::slot || chunk < 0 ||
+      checked_product(chunk, inbox.chunks) < 0) {
     report.add(Law::agreement, "the inbox has " + std::to_string(inbox.chunks) + " chunks of " +
                                    std::to_string(inbox.pieces) + " pieces of " + std::to_string(inbox.chunk_elements) +
                                    " elements of " + std::to_string(inbox.element_bytes) +

@@ -56,7 +56,7 @@ class Hash {
     add(collective.layout);
     add(collective.operation, collective.own, collective.gradients, collective.finish);
     const InboxShape& inbox = collective.inbox;
-    add(inbox.chunks, inbox.pieces, inbox.chunk_elements, inbox.element_bytes);
+    add(inbox.chunks, inbox.pieces, inbox.chunk_elements, inbox.element_bytes, inbox.piece_room, inbox.place);
     add(collective.kernels.size());
     for (const Kernel& kernel : collective.kernels) {
       add(kernel.kind, kernel.input, kernel.output, kernel.finish, kernel.inputs);

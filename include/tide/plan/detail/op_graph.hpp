@@ -4,7 +4,7 @@
 // one before it.
 //
 //   user      fill free    fill free      what the caller does: writes the inputs; may write them again (and reads the
-//               |   ^        |   ^        slot of a gather)
+//               |   ^        |   ^        slot of a gather); between them, where an inbox is a slot, it takes the slot
 //   lane 0    call ops...  call ops...    a run's call follows its fill
 //   lane k         ops...       ops...    no edge between lanes but signal -> wait
 //   reader       ready        ready       reads the output of a reduce; nothing waits for it
@@ -32,7 +32,7 @@ inline constexpr index_t unrolled_runs = 2;
 
 class OpGraph {
  public:
-  enum class Role : std::uint8_t { op, call, fill, free, ready };
+  enum class Role : std::uint8_t { op, call, fill, take, free, ready };
 
   struct Queue {
     Role role = Role::op;  ///< `op`: a lane; `fill`: the user; `ready`: the reader
@@ -116,7 +116,7 @@ class OpGraph {
     const NodeIndex in = (v - queue.start) % queue.length;
     Node node{queue.role, queue.rank, (v - queue.start) / queue.length, 0};
     if (queue.role == Role::fill) {
-      node.role = in == 0 ? Role::fill : Role::free;
+      node.role = in == 0 ? Role::fill : in + 1 < queue.length ? Role::take : Role::free;
     } else if (queue.role == Role::op) {
       const NodeIndex calls = queue.lane == 0 ? 1 : 0;
       if (in < calls) {
@@ -152,8 +152,13 @@ class OpGraph {
       node_of_[first_op_[p] + seq] =
           queue.start + static_cast<NodeIndex>(at - queue.first_op) + (queue.lane == 0 ? 1 : 0);
     }
-    push({Role::fill, rank, -1, nodes_, 2, 0});
+    push({Role::fill, rank, -1, nodes_, takes_slot(collective) ? 3U : 2U, 0});
     if (collective.operation == Operation::reduce) push({Role::ready, rank, -1, nodes_, 1, 0});
+  }
+
+  // Whether a run begins with a slot that others have used, and the caller has written to, since the last one.
+  [[nodiscard]] static bool takes_slot(const Collective& collective) noexcept {
+    return collective.operation == Operation::reduce && collective.inbox.place == InboxPlace::slot;
   }
 
   void push(const Queue& queue) {
@@ -167,12 +172,14 @@ class OpGraph {
     const Queue& user = queues_[first_queue_[p] + plan.lanes.size()];
     for (index_t run = 0; run < unrolled_runs; ++run) {
       const auto r = static_cast<NodeIndex>(run);
-      extra_[calls.start + r * calls.length] = user.start + 2 * r;
+      const NodeIndex last = user.start + (r + 1) * user.length - 1;  // `free`
+      extra_[calls.start + r * calls.length] = last - 1;
       for (const Exit& exit : plan.exits) {
         const bool ready = exit.kind == ExitKind::shards_ready;
         if (ready && !reduce) continue;
-        const NodeIndex node = ready ? end(user) + r : user.start + 2 * r + 1;
-        extra_[node] = node_before(queues_[first_queue_[p] + static_cast<QueueIndex>(exit.lane.value)], exit, r);
+        const Queue& lane = queues_[first_queue_[p] + static_cast<QueueIndex>(exit.lane.value)];
+        extra_[ready ? end(user) + r : last] = node_before(lane, exit, r);
+        if (ready && takes_slot(collective) && run > 0) extra_[last - 1] = node_before(lane, exit, r - 1);
       }
     }
   }

@@ -41,6 +41,8 @@ class Replay {
         break;
       case OpGraph::Role::fill:
         return gather ? caller_.fill_shards() : caller_.fill_gradients();
+      case OpGraph::Role::take:
+        return caller_.take_slot();
       case OpGraph::Role::free:
         if (gather) caller_.read_slot();
         break;

@@ -54,6 +54,16 @@ class CallerReplay {
     }
   }
 
+  // The slot that will be the inbox: since its last reduce it has been gathered into and read.
+  void take_slot() {
+    const Rank rank = state_->node.rank;
+    if (state_->pieces.bytes(rank, Space::inbox) == 0) return;
+    const Cell old{0, state_->now, UINT32_MAX, {}};
+    for (index_t chunk = 0; chunk < state_->collective.inbox.chunks; ++chunk) {
+      state_->memory.rewrite({rank, Space::inbox, chunk}, {&old, 1});
+    }
+  }
+
   void read_slot() {
     const MemoryRegion slot{state_->node.rank, Space::slot, 0};
     for (index_t p = 0; p < state_->pieces.parameters(); ++p) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cutting the output of one rank into the chunks of a ring. A chunk covers `chunk_elements` elements of the packed
-// output; a piece keeps the spacing of the output, so that one number locates an element in both.
+// Cutting the output of one rank into the chunks of an inbox. A chunk covers `chunk_elements` elements of the packed
+// output; a piece keeps the spacing of the output, so that one number locates an element in both. In a slot, elements
+// of unlike size lie back to back instead: a piece takes no more room than it has bytes.
 
 #pragma once
 
@@ -67,8 +68,14 @@ struct OwnerChunk {
       }
     }
   }
+  const bool tight = !even && collective.inbox.place == InboxPlace::slot;
+  index_t next = 0;
   for (Block block : chunk.sums) {
     block.target = (block.target - begin) / 4 * collective.inbox.element_bytes;
+    if (tight) {
+      block.target = align_up(next, block.source_width / (block.target_width / 4));
+      next = block.target + block.source_width;
+    }
     block.target_pitch = block.target_pitch / 4 * collective.inbox.element_bytes;
     block.target_width = block.source_width;
     block.kind = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The plan of CopyEngineReducer. Credits are sent only for chunks that somebody waits for: a chunk c may be pushed when
-// the chunk that was in its place before has been summed, in this run or in the last one.
+// the chunk that was in its place before has been summed, in this run or in the last one. In a slot each chunk has a
+// place of its own, and there is one handshake instead: the caller, who has taken the slot, tells that it is free.
 
 #pragma once
 
@@ -59,7 +60,9 @@ class ReduceWriter {
       const Rank owner = peer(k);
       owners_.push_back({owner, owner_chunks(collective, owner), {}, {}});
       Owner& added = owners_.back();
-      if (ranks_ > 1) added.credits = Credits(static_cast<index_t>(added.chunks.size()), collective.inbox.chunks);
+      if (ranks_ > 1 && !in_slot()) {
+        added.credits = Credits(static_cast<index_t>(added.chunks.size()), collective.inbox.chunks);
+      }
       if (k > 0 && !added.chunks.empty()) added.lane = plan_.lane(LaneKind::push, k);
     }
     sum_ = plan_.lane(LaneKind::sum);
@@ -88,6 +91,7 @@ class ReduceWriter {
   };
 
   [[nodiscard]] constexpr Rank peer(index_t k) const noexcept { return Rank{(plan_.rank().value + k) % ranks_}; }
+  [[nodiscard]] constexpr bool in_slot() const noexcept { return plan_.collective().inbox.place == InboxPlace::slot; }
   [[nodiscard]] constexpr index_t event(LaneIndex lane) const noexcept {
     return words_.word(WordKind::event, lane.value);
   }
@@ -97,14 +101,23 @@ class ReduceWriter {
     return source.value < owner.value ? source.value : source.value - 1;
   }
 
-  // Tells the other lanes that the gradients are written.
+  // Tells the peers that the slot is free, and the other lanes that the gradients are written.
   constexpr void start() {
+    if (in_slot() && !owners_[0].chunks.empty()) {
+      for (index_t k = 1; k < ranks_; ++k) {
+        plan_.signal(plan_.caller(), peer(k), words_.word(WordKind::ready, plan_.rank().value));
+      }
+    }
+    // Pieces in a slot come from peers whom the caller's lane has told that it is free, so sums need no start.
+    const std::size_t first = in_slot() && ranks_ > 1 ? 1 : 0;
     bool reads = false;
-    for (const Owner& owner : owners_) reads = reads || !owner.chunks.empty();
+    for (std::size_t k = first; k < owners_.size(); ++k) reads = reads || !owners_[k].chunks.empty();
     if (reads) plan_.signal(plan_.caller(), plan_.rank(), event(plan_.caller()));
-    for (std::size_t k = 0; k < owners_.size(); ++k) {
+    for (std::size_t k = first; k < owners_.size(); ++k) {
+      if (owners_[k].chunks.empty()) continue;
       const LaneIndex lane = k == 0 ? sum_ : owners_[k].lane;
-      if (!owners_[k].chunks.empty()) plan_.wait(lane, event(plan_.caller()));
+      plan_.wait(lane, event(plan_.caller()));
+      if (in_slot() && k > 0) plan_.wait(lane, words_.word(WordKind::ready, owners_[k].rank.value));
     }
   }
 
@@ -113,7 +126,7 @@ class ReduceWriter {
     if (c >= count) return;
     const InboxShape& inbox = plan_.collective().inbox;
     const index_t place = c % inbox.chunks;
-    const index_t before = owner.credits.before(c);
+    const index_t before = in_slot() ? Credits::none : owner.credits.before(c);
     if (before != Credits::none) plan_.wait(owner.lane, words_.word(WordKind::credit, owner.rank.value), before, count);
     for (Block block : owner.chunks[static_cast<std::size_t>(c)].pushes) {
       block.target += piece(plan_.rank(), owner.rank) * inbox.piece_bytes();
@@ -135,7 +148,7 @@ class ReduceWriter {
     for (std::size_t b = 0; b < chunk.sums.size(); ++b) {
       plan_.reduce(sum_, plan_.rank().value, chunk.sums[b], place, chunk.pushes[b].target);
     }
-    if (ranks_ > 1 && owners_[0].credits.wanted(c)) {
+    if (ranks_ > 1 && !in_slot() && owners_[0].credits.wanted(c)) {
       for (index_t k = 1; k < ranks_; ++k) {
         plan_.signal(sum_, peer(k), words_.word(WordKind::credit, plan_.rank().value), c + 1, count);
       }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SlotReuse: the inbox is a gather slot that the layer has vacated. There is room for everything, so nobody gives
+// credits, and no memory is set aside for pieces.
+//
+//   slot, full of parameters    |wwwwwwww|wwwwwwww|wwwwwwww|bb|
+//   the same, staging           | p p p  | p p p  | p p p  |..|     a chunk: the piece of each peer
+//
+// Laws: those of Inbox, and                          (tests/reduce/slot_reuse.test.cpp)
+//   everything fits   a place for each chunk of the largest rank, in a slot of `slot_bytes_with_reuse` bytes; that is
+//                     the slot of a gather where shards are even
+//   no leak           pieces overwrite what the slot held: sums see gradients only
+
+#pragma once
+
+#include <tide/core/text.hpp>     // text
+#include <tide/reduce/inbox.hpp>  // Inbox
+#include <tide/reduce/ring.hpp>   // ring_unit
+
+#include <algorithm>
+
+namespace tide {
+
+/// Whether the gradients of a group can wait in its gather slot: none is wider than its gathered element.
+[[nodiscard]] constexpr bool fits_slot(const GroupView& group) noexcept {
+  for (const Parameter& parameter : group.parameters) {
+    if (size_bytes(parameter.gradient) > size_bytes(parameter.gathered)) return false;
+  }
+  return true;
+}
+
+/// Pieces wait in a slot of the pool. Choose it to save the inbox and to have gradients free early; `Ring` where
+/// gradients are wider than parameters, or where no slot can be spared.
+///
+/// A pool needs one slot more than without: see `slots_needed`.
+struct SlotReuse {
+  /// The most chunks that the output is cut into, so that sums begin while pieces still come.
+  static constexpr index_t most_chunks = 4;
+
+  /// @throws Error (Errc::layout) when a gradient element is wider than its gathered one
+  [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout);
+};
+
+/// Whether an inbox lies in slots of a pool.
+template <class Box>
+inline constexpr bool reuses_slots = false;
+template <>
+inline constexpr bool reuses_slots<SlotReuse> = true;
+
+/// Slots that a training step needs which gathers `prefetch` groups ahead of the one that computes: one more where
+/// gradients wait in a slot while the groups before are gathered.
+template <class Box>
+[[nodiscard]] constexpr index_t slots_needed(index_t prefetch) noexcept {
+  return prefetch + 1 + (reuses_slots<Box> ? 1 : 0);
+}
+
+/// Bytes of a slot that a group can be gathered into and, where `fits_slot`, reduced from: more than the gather needs
+/// only where shards are uneven, as rows of a small parameter on many ranks are.
+[[nodiscard]] constexpr index_t slot_bytes_with_reuse(const LayoutView& layout) {
+  const index_t gather = layout.bytes(Buffer::slot);
+  if (!fits_slot(layout.group)) return gather;
+  return std::max(gather, align_up(SlotReuse::shape(layout).bytes(), layout.storage_alignment));
+}
+
+namespace detail {
+
+// Bytes that the largest rank's gradients take, back to back.
+[[nodiscard]] constexpr index_t largest_piece(const LayoutView& layout) {
+  index_t largest = 0;
+  for (index_t r = 0; r < layout.mesh.ranks(); ++r) {
+    index_t end = 0;
+    layout.for_each_piece(Rank{r}, [&](const Piece& piece) {
+      if (piece.elements() > 0) end = align_up(end, piece.size(Buffer::gradients)) + piece.bytes(Buffer::gradients);
+    });
+    largest = std::max(largest, end);
+  }
+  return largest;
+}
+
+// Whether all gradients of a group have elements of one size.
+[[nodiscard]] constexpr bool even_gradients(const GroupView& group) noexcept {
+  for (const Parameter& parameter : group.parameters) {
+    if (size_bytes(parameter.gradient) != size_bytes(group.parameters.front().gradient)) return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+constexpr InboxShape SlotReuse::shape(const LayoutView& layout) {
+  InboxShape shape;
+  shape.place = InboxPlace::slot;
+  shape.pieces = layout.mesh.ranks_per_node - 1;
+  for (const Parameter& parameter : layout.group.parameters) {
+    if (size_bytes(parameter.gradient) > size_bytes(parameter.gathered)) {
+      raise(Errc::layout,
+            detail::text({"tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring. '",
+                          parameter.name.str(), "' has ", tide::name(parameter.gradient), " gradients of ",
+                          tide::name(parameter.gathered), " parameters."}));
+    }
+    shape.element_bytes = std::max(shape.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
+  }
+  const index_t longest = std::max<index_t>(1, layout.max_bytes(Buffer::output) / 4);
+  const bool even = detail::even_gradients(layout.group);
+  const index_t slot = layout.bytes(Buffer::slot);
+  for (index_t chunks = even && shape.pieces > 0 ? most_chunks : 1; chunks > 1; --chunks) {
+    shape.chunk_elements = align_up(ceil_div(longest, chunks), ring_unit);
+    shape.chunks = ceil_div(longest, shape.chunk_elements);
+    if (shape.bytes() <= slot) return shape;
+  }
+  // All in one, and no wider than it has to be.
+  shape.chunks = 1;
+  shape.chunk_elements = align_up(longest, ring_unit);
+  shape.piece_room =
+      std::max<index_t>(16, align_up(even ? longest * shape.element_bytes : detail::largest_piece(layout), 16));
+  return shape;
+}
+
+static_assert(Inbox<SlotReuse>);
+
+}  // namespace tide
