@@ -54,6 +54,9 @@ inline void require_sensible(const tide::GroupView& group, tide::MeshShape mesh,
   return std::to_string(mesh.nodes) + "x" + std::to_string(mesh.ranks_per_node);
 }
 
+/// What is done with a sum, by the names that programs use; the last of kernels only.
+inline constexpr std::string_view finish_names[] = {"store", "accumulate", "partial"};
+
 /// Packings by the names that programs use.
 struct NamedPacking {
   std::string_view name;

@@ -5,6 +5,7 @@
 //   {"layout": {"model", "group", "packing", "storage_alignment", "params": [{"name", "shape", "gathered", "gradient",
 //    "dimension", "rows"}], "tied": [{"name", "target"}]},
 //    "mesh": "1x4", "op": "gather", "own": "copy",                        or "op": "reduce", "gradients", "finish", "inbox"
+//    "network": {"inbox_bytes", ..., "puts_in_flight"},                   on several nodes: a NetworkShape
 //    "kernels": [{"kind", "input", "output", "finish", "inputs"}],
 //    "ranks": [{"rank": 0, "exits": [{"exit": "complete", "lane": "caller", "after": 11}],
 //               "lanes": [{"name": "push 1", "ops": [{"op": "copy", "seq": 4, ...}]}]}]}

@@ -41,6 +41,7 @@ class PlanReader {
   using index_t = tide::index_t;
 
   static constexpr index_t most = most_bytes;
+  static constexpr index_t most_memory = index_t{1} << 48;
   static constexpr index_t most_32 = std::numeric_limits<std::uint32_t>::max();
 
   // ---- values
@@ -192,10 +193,29 @@ class PlanReader {
     where_.clear();
   }
 
+  void read_network(const Value& json) {
+    if (file_.collective.layout.mesh.nodes == 1) {
+      if (has(json, "network")) refuse("'network' is for meshes of several nodes");
+      return;
+    }
+    where_ = "network: ";
+    const Value& network = at(json, "network");
+    only(network,
+         {"inbox_bytes", "inbox_instances", "partials_bytes", "partials_instances", "piece_bytes", "puts_in_flight"});
+    tide::NetworkShape& shape = file_.collective.network;
+    shape.inbox_bytes = number(network, "inbox_bytes", 0, most_memory);
+    shape.inbox_instances = number(network, "inbox_instances", 1, 256);
+    shape.partials_bytes = number(network, "partials_bytes", 0, most_memory);
+    shape.partials_instances = number(network, "partials_instances", 1, 256);
+    shape.piece_bytes = number(network, "piece_bytes", 0, most_memory);
+    shape.puts_in_flight = number(network, "puts_in_flight", 0, most_32);
+    where_.clear();
+  }
+
   void read_collective(const Value& json) {
     where_ = "";
-    only(json,
-         {"layout", "mesh", "op", "own", "gradients", "finish", "inbox", "kernels", "ranks", "constants", "bound"});
+    only(json, {"layout", "mesh", "op", "own", "gradients", "finish", "inbox", "network", "kernels", "ranks",
+                "constants", "bound"});
     tide::Collective& collective = file_.collective;
     read_layout(at(json, "layout"), read_mesh(json));
     collective.operation = static_cast<tide::Operation>(choice(json, "op", names<tide::Operation, 2>()));
@@ -208,6 +228,7 @@ class PlanReader {
       collective.finish = static_cast<tide::Finish>(choice(json, "finish", finishes));
       read_inbox(json);
     }
+    read_network(json);
     tide::fill_kernels(collective);
     read_kernels(json);
   }
@@ -222,7 +243,7 @@ class PlanReader {
       only(kernels[i], {"kind", "input", "output", "finish", "inputs"});
       same = text(kernels[i], "kind") == (expected.kind == tide::Kernel::Kind::cast ? "cast" : "sum") &&
              text(kernels[i], "input") == name(expected.input) && text(kernels[i], "output") == name(expected.output) &&
-             text(kernels[i], "finish") == (expected.finish == tide::Finish::store ? "store" : "accumulate") &&
+             text(kernels[i], "finish") == finish_names[static_cast<std::size_t>(expected.finish)] &&
              number(kernels[i], "inputs", 0, tide::max_ranks) == expected.inputs;
     }
     if (!same) refuse("they must be those that the layout and the operation need, in order of first use");

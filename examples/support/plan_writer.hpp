@@ -138,12 +138,19 @@ inline void write_plan(std::ostream& out, const PlanFile& file, const JsonText& 
         << "\",\n\"inbox\": {\"chunks\": " << inbox.chunks << ", \"pieces\": " << inbox.pieces
         << ", \"chunk_elements\": " << inbox.chunk_elements << ", \"element_bytes\": " << inbox.element_bytes << "},\n";
   }
+  const tide::NetworkShape& network = collective.network;
+  if (collective.layout.mesh.nodes > 1) {
+    out << "\"network\": {\"inbox_bytes\": " << network.inbox_bytes
+        << ", \"inbox_instances\": " << network.inbox_instances << ", \"partials_bytes\": " << network.partials_bytes
+        << ", \"partials_instances\": " << network.partials_instances << ", \"piece_bytes\": " << network.piece_bytes
+        << ", \"puts_in_flight\": " << network.puts_in_flight << "},\n";
+  }
   std::vector<JsonText> kernels;
   for (const tide::Kernel& kernel : collective.kernels) {
     kernels.push_back(object({{"kind", kernel.kind == tide::Kernel::Kind::cast ? "cast" : "sum"},
                               {"input", name(kernel.input)},
                               {"output", name(kernel.output)},
-                              {"finish", kernel.finish == tide::Finish::store ? "store" : "accumulate"},
+                              {"finish", finish_names[static_cast<std::size_t>(kernel.finish)]},
                               {"inputs", kernel.inputs}}));
   }
   out << "\"kernels\": " << list(kernels).text() << ",\n\"ranks\": [\n";

@@ -8,7 +8,9 @@
 //
 // Whatever can come badly does: memory is poisoned before the first run and guarded on both sides; moves are cut into
 // slices between which others run; the caller overwrites its inputs the moment that an exit fires, and reads results
-// twice, at an exit and when it lets go of them. One of the schedules has one queue for each rank.
+// twice, at an exit and when it lets go of them. What goes to another node comes late: it is read when it is issued,
+// and written, with its word behind it, whenever the schedule says, in order only where one lane sends to one rank. One
+// of the schedules has one queue for each rank.
 
 #pragma once
 
@@ -24,6 +26,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -111,10 +115,17 @@ class Interpreter {
     std::vector<index_t> words;
   };
 
-  /// Somebody who does one thing after the other: a lane, the caller, the reader of a reduce's output, the keeper of a
-  /// slot that is an inbox: before each run he overwrites it, as gathers do.
+  /// What is on its way to another node.
+  struct Message {
+    const tide::Op* op;
+    index_t run;
+    Bytes bytes{};
+  };
+
+  /// Somebody who does one thing after the other: a lane, the caller, the reader of a reduce's output, a wire, the keeper
+  /// of a slot that is an inbox: before each run he overwrites it, as gathers do.
   struct Actor {
-    enum class Kind { lane, caller, reader, keeper };
+    enum class Kind { lane, caller, reader, keeper, wire };
 
     Kind kind = Kind::lane;
     std::size_t rank = 0;
@@ -126,12 +137,15 @@ class Interpreter {
     index_t done = 0;         // bytes of the op at `at` that are done
     bool backwards = false;   // whether the op at `at` goes from its last row to its first
     std::uint64_t since = 0;  // the step since which it could go on; 0 where it cannot
+    std::int32_t peer = 0;    // of a wire
+    std::deque<Message> sent{};
   };
 
   void start() {
     problem_.clear();
     ranks_.clear();
     actors_.clear();
+    reading_.clear();
     for (std::size_t r = 0; r < plans_.size(); ++r) {
       RankMemory memory;
       for (std::size_t s = 0; s < memory.spaces.size(); ++s) {
@@ -153,16 +167,37 @@ class Interpreter {
         lane.runs = lane.ops.empty() ? 0 : runs;
         actors_.push_back(lane);
       }
+      for (const tide::Op& op : plans_[r].ops) {
+        if (crosses(r, op) && wire_of(r, op) == nullptr) {
+          Actor wire{Actor::Kind::wire, r, op.lane};
+          wire.peer = op.peer;
+          actors_.push_back(wire);
+        }
+      }
       actors_.push_back({Actor::Kind::caller, r, 0, {}, runs});
       if (!gather()) actors_.push_back({Actor::Kind::reader, r, 0, {}, 1});
       if (keeps_slots()) actors_.push_back({Actor::Kind::keeper, r, 0, {}, runs});
     }
   }
 
+  [[nodiscard]] bool crosses(std::size_t rank, const tide::Op& op) const {
+    const tide::MeshShape mesh = collective_.layout.mesh;
+    return op.raises() && mesh.node(tide::Rank{op.peer}) != mesh.node(tide::Rank{static_cast<index_t>(rank)});
+  }
+
+  [[nodiscard]] Actor* wire_of(std::size_t rank, const tide::Op& op) {
+    for (Actor& actor : actors_) {
+      if (actor.kind == Actor::Kind::wire && actor.rank == rank && actor.lane == op.lane && actor.peer == op.peer)
+        return &actor;
+    }
+    return nullptr;
+  }
+
   // ---- who may go on
   // -------------------------------------------------------------------------------------------------
 
   [[nodiscard]] bool can_step(const Actor& actor, bool merged) const {
+    if (actor.kind == Actor::Kind::wire) return !actor.sent.empty();
     if (actor.run == actor.runs) return false;
     switch (actor.kind) {
       case Actor::Kind::reader:
@@ -173,6 +208,7 @@ class Interpreter {
         return actor.at != 1 ||
                fired(actor.rank, gather() ? tide::ExitKind::complete : tide::ExitKind::gradients_free, actor.run);
       case Actor::Kind::lane:
+      case Actor::Kind::wire:
         break;
     }
     // The caller enqueues a run when it has filled the inputs.
@@ -260,6 +296,8 @@ class Interpreter {
       ++actor.run;
     } else if (actor.kind == Actor::Kind::caller) {
       do_caller_step(actor);
+    } else if (actor.kind == Actor::Kind::wire) {
+      do_wire_step(actor, random);
     } else if (do_slice(actor, plans_[actor.rank].ops[actor.ops[actor.at]], random)) {
       actor.done = 0;
       if (++actor.at == actor.ops.size()) {
@@ -283,6 +321,32 @@ class Interpreter {
     if (++actor.at < 3) return;
     actor.at = 0;
     if (++actor.run == actor.runs) fill(actor.rank, -1);
+  }
+
+  /// Some bytes of what was sent first, or its word behind them.
+  void do_wire_step(Actor& actor, Random& random) {
+    const Message& message = actor.sent.front();
+    const auto size = static_cast<index_t>(message.bytes.size());
+    if (actor.done < size) {
+      const index_t left = size - actor.done;
+      const index_t count = random.once_in(3) ? left : random.between(1, left);
+      std::memcpy(
+          address(static_cast<std::size_t>(actor.peer), message.op->target, message.op->target_offset + actor.done),
+          message.bytes.data() + actor.done, static_cast<std::size_t>(count));
+      actor.done += count;
+      return;
+    }
+    raise(actor.rank, *message.op, message.run);
+    actor.done = 0;
+    actor.sent.pop_front();
+  }
+
+  void raise(std::size_t rank, const tide::Op& op, index_t run) {
+    const tide::Op::Raise raise = op.raise();
+    index_t& word = ranks_[static_cast<std::size_t>(op.peer)].words[static_cast<std::size_t>(raise.word)];
+    const index_t value = run * raise.per_run + raise.value;
+    if (value <= word) problem_ = "rank " + std::to_string(rank) + " sets a word back to " + std::to_string(value);
+    word = value;
   }
 
   /// Writes a run's inputs; of run -1: scribbles over them.
@@ -312,12 +376,20 @@ class Interpreter {
   bool do_slice(Actor& actor, const tide::Op& op, Random& random) {
     if (op.kind == tide::OpKind::wait) return true;
     if (op.kind == tide::OpKind::signal) {
-      index_t& word = ranks_[static_cast<std::size_t>(op.peer)].words[static_cast<std::size_t>(op.word())];
-      const index_t value = actor.run * op.per_run() + op.value();
-      if (value <= word)
-        problem_ = "rank " + std::to_string(actor.rank) + " sets a word back to " + std::to_string(value);
-      word = value;
+      if (!crosses(actor.rank, op))
+        raise(actor.rank, op, actor.run);
+      else
+        wire_of(actor.rank, op)->sent.push_back({&op, actor.run});
       return true;
+    }
+    if (op.kind == tide::OpKind::put) {
+      if (actor.done == 0) reading_[&actor].clear();
+      const index_t count = random.once_in(2) ? op.width - actor.done : random.between(1, op.width - actor.done);
+      const std::byte* source = address(actor.rank, op.source, op.source_offset + actor.done);
+      reading_[&actor].insert(reading_[&actor].end(), source, source + count);
+      actor.done += count;
+      if (actor.done == op.width) wire_of(actor.rank, op)->sent.push_back({&op, actor.run, reading_[&actor]});
+      return actor.done == op.width;
     }
     const bool typed = op.kind == tide::OpKind::reduce || op.kind == tide::OpKind::cast;
     const index_t unit = typed ? static_cast<index_t>(tide::size_bytes(kernel(op).input)) : 1;
@@ -348,6 +420,9 @@ class Interpreter {
         break;
       case tide::OpKind::multicast:
         for (std::size_t r = 0; r < ranks_.size(); ++r) {
+          const tide::MeshShape mesh = collective_.layout.mesh;
+          const auto node = [&](std::size_t of) { return mesh.node(tide::Rank{static_cast<index_t>(of)}); };
+          if (node(r) != node(rank)) continue;
           std::memmove(address(r, op.target, target + from), source, static_cast<std::size_t>(count));
         }
         break;
@@ -371,18 +446,22 @@ class Interpreter {
            index_t target) {
     const tide::Kernel& kernel = this->kernel(op);
     const auto size = static_cast<index_t>(tide::size_bytes(kernel.input));
-    const tide::InboxShape& inbox = collective_.inbox;
+    const auto made = static_cast<index_t>(tide::size_bytes(kernel.output));
+    const bool local = op.extra.space == tide::Space::inbox;
+    const index_t distance = local ? collective_.inbox.piece_bytes() : collective_.network.piece_bytes;
+    const index_t spacing = local ? collective_.inbox.element_bytes : size;
     for (index_t i = 0; i < count / size; ++i) {
       std::vector<float> leaves;
-      const index_t piece = op.extra_offset + row * (op.target_pitch / 4) * inbox.element_bytes + from + i * size;
+      const index_t piece = op.extra_offset + row * (op.target_pitch / made) * spacing + from + i * size;
       for (index_t k = 0; k + 1 < kernel.inputs; ++k) {
-        leaves.push_back(load(address(rank, op.extra, piece + k * inbox.piece_bytes()), kernel.input));
+        leaves.push_back(load(address(rank, op.extra, piece + k * distance), kernel.input));
       }
       leaves.insert(leaves.begin() + op.peer, load(source + i * size, kernel.input));
-      std::byte* output = address(rank, op.target, target + (from / size + i) * 4);
-      const float total = rounded(PlanOracle::scale * tree(leaves));
+      std::byte* output = address(rank, op.target, target + (from / size + i) * made);
+      const float scale = kernel.finish == tide::Finish::partial ? 1.0F : PlanOracle::scale;
+      const float total = rounded(scale * tree(leaves));
       const bool add = kernel.finish == tide::Finish::accumulate;
-      store(output, Element::f32, add ? rounded(load(output, Element::f32) + total) : total);
+      store(output, kernel.output, add ? rounded(load(output, Element::f32) + total) : total);
     }
   }
 
@@ -420,6 +499,7 @@ class Interpreter {
     if (actor.kind == Actor::Kind::caller) return "the caller";
     if (actor.kind == Actor::Kind::reader) return "the reader";
     if (actor.kind == Actor::Kind::keeper) return "the keeper of the slot";
+    if (actor.kind == Actor::Kind::wire) return "the wire to rank " + std::to_string(actor.peer);
     return plans_[actor.rank].lanes[static_cast<std::size_t>(actor.lane)].name() + ", op " +
            std::to_string(actor.ops[actor.at]);
   }
@@ -431,6 +511,7 @@ class Interpreter {
   std::vector<index_t> table_ends_;
   std::vector<RankMemory> ranks_;
   std::vector<Actor> actors_;
+  std::map<const Actor*, Bytes> reading_;  // what a lane has read of its put
   std::string problem_;
 };
 

@@ -65,8 +65,10 @@ struct Bindings {
   const void* gradients = nullptr;
   const void* const* gradient_table = nullptr;  ///< one pointer per parameter; valid until the launch is done
   void* output = nullptr;
-  index_t slot_offset = 0;  ///< bytes from the start of the arena
-  std::int32_t slot = 0;    ///< for the comparison of calls over ranks
+  index_t slot_offset = 0;    ///< bytes from the start of the arena, as the next two
+  index_t network_inbox = 0;  ///< the same on every rank
+  index_t partials = 0;
+  std::int32_t slot = 0;  ///< for the comparison of calls over ranks
   float scale = 1.0F;
 };
 

@@ -32,7 +32,16 @@ class HostFabric final : public FabricPort {
   [[nodiscard]] MeshShape mesh() const noexcept override { return state_->mesh; }
   [[nodiscard]] std::string name() const override { return "HostFabric"; }
   [[nodiscard]] bool has(Capability capability) const noexcept override {
-    return capability == Capability::none || state_->options.multicast == HostMulticast::available;
+    switch (capability) {
+      case Capability::multicast:
+        return state_->options.multicast == HostMulticast::available;
+      case Capability::puts:
+      case Capability::send_receive:
+        return state_->options.network == HostNetwork::available;
+      case Capability::none:
+        break;
+    }
+    return true;
   }
 
   /// A new stream of this rank.  @throws Error (Errc::order) after `close`; the fabric's error when it has failed

@@ -25,6 +25,9 @@ enum class HostLanes : std::uint8_t {
 /// Whether the node has multicast writes (a loop of copies here).
 enum class HostMulticast : std::uint8_t { available, missing };
 
+/// Whether ranks reach other nodes (by memcpy here).
+enum class HostNetwork : std::uint8_t { available, missing };
+
 /// Where a hook is called: before an op.
 struct HostHookPoint {
   std::string_view label;  ///< of the pipeline
@@ -38,13 +41,26 @@ struct HostHookPoint {
 /// Called before every op, on the lane's thread. May sleep; a text that it returns makes the op fail with that text.
 using HostHook = std::function<std::optional<std::string>(const HostHookPoint&)>;
 
+/// What the network does with a put, or with a signal to another node.
+struct HostDelivery {
+  Duration delay{0};  ///< how much later than its issue it comes
+  bool dropped = false;
+};
+
+/// Called when a put, or a signal to another node, is issued. With this hook they come as a NIC's do: after their lane
+/// has gone on, in order where one lane sends to one rank, in any order else.
+using HostNetworkHook = std::function<HostDelivery(const HostHookPoint&)>;
+
 /// Options of a `HostCluster`.
 struct HostOptions {
   Duration deadline = std::chrono::seconds(60);  ///< of every wait
   HostLanes lanes = HostLanes::separate;
   HostMulticast multicast = HostMulticast::available;
+  HostNetwork network = HostNetwork::available;
   HostHook hook = nullptr;
-  index_t memory_bytes = 0;     ///< what the arenas of all ranks may take; 0: the machine's memory
+  HostNetworkHook network_hook = nullptr;
+  index_t network_depth = 0;  ///< with a network hook: puts that a rank may have on their way to a peer; 0: any number
+  index_t memory_bytes = 0;   ///< what the arenas of all ranks may take; 0: the machine's memory
   std::uint64_t first_run = 0;  ///< what epochs count from; for tests of large values
 };
 

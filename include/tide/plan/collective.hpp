@@ -46,6 +46,7 @@ enum class GradientSource : std::uint8_t {
 enum class Finish : std::uint8_t {
   store,       ///< output = scale * sum
   accumulate,  ///< output = output + scale * sum
+  partial,     ///< partials = sum: a part of a larger one, not scaled; of kernels only
 };
 
 /// A kernel that reduce and cast ops name: all that is needed to pick the instantiation, before a step.
@@ -56,7 +57,7 @@ struct Kernel {
   Element input = Element::f32;
   Element output = Element::bf16;
   Finish finish = Finish::store;
-  std::uint16_t inputs = 1;  ///< of a sum: the own gradient and the pieces
+  std::uint16_t inputs = 1;  ///< of a sum: the own one and the pieces
 
   [[nodiscard]] friend constexpr bool operator==(const Kernel&, const Kernel&) = default;
 };
@@ -89,6 +90,21 @@ struct InboxShape {
   [[nodiscard]] friend constexpr bool operator==(const InboxShape&, const InboxShape&) = default;
 };
 
+/// What crosses nodes: memory for it on each rank, and how much may be on its way. All of it 0 on one node.
+struct NetworkShape {
+  index_t inbox_bytes = 0;         ///< of one instance of the network inbox
+  index_t inbox_instances = 1;     ///< at most 256
+  index_t partials_bytes = 0;      ///< of one instance of the partials
+  index_t partials_instances = 1;  ///< at most 256
+  index_t piece_bytes = 0;         ///< from piece to piece of a sum over nodes
+  index_t puts_in_flight = 0;      ///< the most that may be on their way to one peer
+
+  [[nodiscard]] constexpr index_t bytes() const noexcept {
+    return inbox_instances * inbox_bytes + partials_instances * partials_bytes;
+  }
+  [[nodiscard]] friend constexpr bool operator==(const NetworkShape&, const NetworkShape&) = default;
+};
+
 /// A gather or a reduce-scatter of one group over one mesh.
 struct Collective {
   LayoutView layout{};
@@ -98,6 +114,7 @@ struct Collective {
   Finish finish = Finish::store;                       ///< of a reduce
   index_t ctas = 32;                                   ///< of a reduce: CTAs that a GPU sums with; changes no byte
   InboxShape inbox{};                                  ///< of a reduce
+  NetworkShape network{};                              ///< over several nodes
   std::vector<Kernel> kernels{};
 
   [[nodiscard]] constexpr index_t ranks() const noexcept { return layout.mesh.ranks(); }
@@ -110,7 +127,7 @@ struct Collective {
       case Space::master:
         return gather && own == OwnBlock::cast ? layout.bytes(Buffer::masters, rank) : 0;
       case Space::shards:
-        return gather && (own == OwnBlock::copy || own == OwnBlock::multicast) ? layout.bytes(Buffer::shards, rank) : 0;
+        return gather && (gives_shards() || layout.mesh.nodes > 1) ? layout.bytes(Buffer::shards, rank) : 0;
       case Space::slot:
         return gather ? layout.bytes(Buffer::slot) : 0;
       case Space::inbox:
@@ -122,15 +139,30 @@ struct Collective {
       case Space::signals:
         return words().bytes();
       case Space::network_inbox:
+        return network.inbox_bytes;
       case Space::partials:
-        break;
+        return network.partials_bytes;
     }
     return 0;
   }
 
-  /// Instances of a space: chunks of the inbox, 1 of all others.
+  /// Instances of a space: chunks of the inbox, what the network has of its own, 1 of all others.
   [[nodiscard]] constexpr index_t space_instances(Space space) const noexcept {
-    return space == Space::inbox ? inbox.chunks : 1;
+    switch (space) {
+      case Space::inbox:
+        return inbox.chunks;
+      case Space::network_inbox:
+        return network.inbox_instances;
+      case Space::partials:
+        return network.partials_instances;
+      default:
+        return 1;
+    }
+  }
+
+  /// Whether the caller of a gather gives packed shards. Else the plan has to make them where several nodes need them.
+  [[nodiscard]] constexpr bool gives_shards() const noexcept {
+    return own == OwnBlock::copy || own == OwnBlock::multicast;
   }
 };
 

@@ -5,16 +5,20 @@
 //   kind       reads                     writes                      fields that mean something else
 //   copy       source (own)              target (of `peer`)
 //   multicast  source (own)              target (of every rank of the node, own included)
-//   put        source (own)              target (of `peer`)          extra: the word raised there,
+//   put        source (own)              target (of `peer`), later   extra: the word raised there, behind the bytes,
 //                                                                    source_pitch: its value, target_pitch: raises in a run
 //   signal                               target: a word (of `peer`)  width: the value, rows: raises in a run
 //   wait       target: a word (own)                                  width: the value, rows: raises in a run
-//   reduce     source (own gradient)     target (own)                extra: where the first piece lies in the inbox,
+//   reduce     source (own input)        target (own)                extra: where the first piece lies in an inbox,
 //              and the pieces                                        peer: position of the own input among all
 //   cast       source (own)              target (own)
 //
 // A row has `width` bytes at the source; at the target as many elements of the kernel's output. Rows are
 // `source_pitch` and `target_pitch` bytes apart; inside a piece they keep the spacing that they have at the target.
+//
+// A put is over on its lane when its source may be written again. Its bytes land at any time after that, and its word
+// rises behind them. What one lane sends to one rank of another node, puts and signals, comes in order; nothing else
+// does (docs/decisions/0006-the-network-in-a-plan.md).
 //
 // Test: tests/plan/op.test.cpp
 
@@ -102,6 +106,19 @@ struct Op {
   [[nodiscard]] constexpr index_t per_run() const noexcept { return static_cast<index_t>(rows); }
   /// The position of the word of a signal or wait.
   [[nodiscard]] constexpr index_t word() const noexcept { return target_offset / 8; }
+
+  /// The word that an op raises at `peer`, and how.
+  struct Raise {
+    index_t word = 0;
+    index_t value = 0;
+    index_t per_run = 0;
+  };
+  [[nodiscard]] constexpr bool raises() const noexcept { return kind == OpKind::signal || kind == OpKind::put; }
+  /// @pre raises()
+  [[nodiscard]] constexpr Raise raise() const noexcept {
+    if (kind == OpKind::signal) return {word(), value(), per_run()};
+    return {extra_offset / 8, static_cast<index_t>(source_pitch), static_cast<index_t>(target_pitch)};
+  }
 
   [[nodiscard]] friend constexpr bool operator==(const Op&, const Op&) = default;
 };

@@ -44,22 +44,51 @@ class PlanBuilder {
     plan_.ops.push_back(move(OpKind::copy, lane, peer, source, target, block, instance));
   }
 
+  /// `bytes` bytes from the own `source` to the `target` of `peer`, a rank of another node; behind them a word there
+  /// rises to `value` of `per_run`. Places name the parameter.
+  constexpr void put(LaneIndex lane, Rank peer, const Address& source, const Address& target, index_t bytes,
+                     index_t word, index_t value, index_t per_run) {
+    Op op;
+    op.kind = OpKind::put;
+    op.lane = static_cast<std::uint16_t>(lane.value);
+    op.peer = peer.value;
+    op.source = source.place;
+    op.target = target.place;
+    op.extra = {Space::signals, 0, 0};
+    op.source_offset = source.offset;
+    op.target_offset = target.offset;
+    op.extra_offset = 8 * word;
+    op.width = bytes;
+    op.source_pitch = static_cast<std::uint32_t>(value);
+    op.target_pitch = static_cast<std::uint32_t>(per_run);
+    plan_.ops.push_back(op);
+  }
+
   /// A block from the own `source` to the `target` of every rank of the node.
   constexpr void multicast(LaneIndex lane, Space source, Space target, const Block& block) {
     plan_.ops.push_back(move(OpKind::multicast, lane, plan_.rank, source, target, block, 0));
   }
 
-  /// A block from the own f32 masters to the own slot; `block.kind` names the kernel.
-  constexpr void cast(LaneIndex lane, const Block& block) {
-    plan_.ops.push_back(move(OpKind::cast, lane, plan_.rank, Space::master, Space::slot, block, 0));
+  /// A block from the own f32 masters to the own slot, or to the own packed shards; `block.kind` names the kernel.
+  constexpr void cast(LaneIndex lane, const Block& block, Space target = Space::slot) {
+    plan_.ops.push_back(move(OpKind::cast, lane, plan_.rank, Space::master, target, block, 0));
   }
 
   /// A block of the own gradient, and the pieces at `inbox_offset` of chunk `chunk`, summed into the own output.
   /// `position` is that of the own gradient among the inputs; `block.kind` names the kernel.
   constexpr void reduce(LaneIndex lane, index_t position, const Block& block, index_t chunk, index_t inbox_offset) {
-    Op op = move(OpKind::reduce, lane, Rank{position}, Space::gradients, Space::output, block, 0);
-    op.extra = {Space::inbox, static_cast<std::uint8_t>(chunk), static_cast<std::uint16_t>(block.parameter.value)};
-    op.extra_offset = inbox_offset;
+    const auto parameter = static_cast<std::uint16_t>(block.parameter.value);
+    reduce(lane, position, block, {Space::gradients, 0, parameter}, {Space::output, 0, parameter},
+           {{Space::inbox, static_cast<std::uint8_t>(chunk), parameter}, inbox_offset});
+  }
+
+  /// The same from any own input and pieces to any target: sums over nodes, and sums that go to other nodes.
+  constexpr void reduce(LaneIndex lane, index_t position, const Block& block, Place source, Place target,
+                        const Address& pieces) {
+    Op op = move(OpKind::reduce, lane, Rank{position}, source.space, target.space, block, target.instance);
+    op.source.instance = source.instance;
+    op.extra = pieces.place;
+    op.extra_offset = pieces.offset;
     plan_.ops.push_back(op);
   }
 

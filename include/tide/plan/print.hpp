@@ -27,6 +27,28 @@ namespace tide {
   return std::string(name(op.kind)) + " " + detail::operands(collective, op);
 }
 
+/// Whom a wait for a word of `rank` waits for: "the own lane push 1", "rank 2", "rank 6 of node 3, round 1". Round k of
+/// a gather is the exchange with the nodes at distance 2^k.
+[[nodiscard]] inline std::string describe_source(MeshShape mesh, Operation operation, const Plan& plan, index_t word) {
+  const SignalWords words{mesh.ranks()};
+  const index_t source = words.index(word);
+  if (words.kind(word) == WordKind::event) {
+    const auto lane = static_cast<std::size_t>(source);
+    return "the own lane " + (lane < plan.lanes.size() ? plan.lanes[lane].name() : std::to_string(source));
+  }
+  std::string text = "rank " + std::to_string(source);
+  if (source >= mesh.ranks()) return text;
+  const index_t away = mesh.node(plan.rank) - mesh.node(Rank{source});
+  if (away == 0) return text;
+  text += " of node " + std::to_string(mesh.node(Rank{source}));
+  if (operation != Operation::gather) return text;
+  // Blocks come from nodes before this one, all else from nodes behind it.
+  const index_t distance = ((words.kind(word) == WordKind::arrived ? away : -away) + mesh.nodes) % mesh.nodes;
+  index_t round = 0;
+  while ((index_t{1} << round) < distance) ++round;
+  return text + ", round " + std::to_string(round);
+}
+
 /// Writes a plan for people to read.
 inline std::ostream& print(std::ostream& out, const Collective& collective, const Plan& plan) {
   const MeshShape mesh = collective.layout.mesh;

@@ -20,8 +20,15 @@ namespace tide {
 /// What a transport needs of a fabric; a fabric without it refuses the transport by name.
 enum class Capability : std::uint8_t {
   none,
-  multicast,  ///< one write reaches all ranks of a node
+  multicast,     ///< one write reaches all ranks of a node
+  puts,          ///< one-sided puts to other nodes, by NICs and copy engines
+  send_receive,  ///< sends and receives to other nodes, for which a GPU uses SMs
 };
+
+[[nodiscard]] constexpr std::string_view name(Capability capability) noexcept {
+  constexpr std::string_view names[] = {"nothing", "multicast", "one-sided puts", "sends and receives"};
+  return names[static_cast<int>(capability)];
+}
 
 /// `T::name` for messages, `T::capability`, `T::own_block` (how the own block arrives when shards are gathered), and
 /// `T::gather(collective, rank)`, the plan of one rank.

@@ -285,6 +285,7 @@ inline void HostFabric::synchronize(std::int32_t index, std::uint64_t value) {
 inline void HostFabric::stop() noexcept {
   for (const auto& stream : streams_) stream->stop();
   for (const auto& entry : lanes_) entry.second->stop();
+  state_->at(rank_).wires.stop(state_->failure.failed());
   phase_ = Phase::closed;
 }
 

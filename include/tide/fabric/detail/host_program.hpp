@@ -7,6 +7,7 @@
 #include <tide/fabric/detail/host_kernels.hpp>  // HostCast, HostSum
 #include <tide/fabric/detail/host_lane.hpp>     // HostLane
 #include <tide/fabric/detail/host_state.hpp>    // HostState
+#include <tide/plan/print.hpp>                  // describe_source
 
 #include <algorithm>
 #include <array>
@@ -20,16 +21,24 @@ namespace tide::detail {
 struct HostVariant {
   Plan plan;
   InboxShape inbox;
+  NetworkShape network;
+  Operation operation;
   std::vector<std::vector<index_t>> ops;  // by lane, positions in the issue order
   std::vector<HostLane*> lanes;           // by lane of the plan; null for the caller's
   std::vector<HostCast> casts;            // by kernel
   std::vector<HostSum> sums;
   std::vector<index_t> input_bytes;
   std::vector<std::int32_t> inputs;
+  std::vector<char> scaled;             // whether a sum is
   std::vector<index_t> gradient_start;  // by parameter
 
   HostVariant(const Collective& collective, const std::vector<KernelCode>& code, Plan written)
-      : plan(std::move(written)), inbox(collective.inbox), ops(plan.lanes.size()), lanes(plan.lanes.size(), nullptr) {
+      : plan(std::move(written)),
+        inbox(collective.inbox),
+        network(collective.network),
+        operation(collective.operation),
+        ops(plan.lanes.size()),
+        lanes(plan.lanes.size(), nullptr) {
     for (std::size_t i = 0; i < plan.ops.size(); ++i) ops[plan.ops[i].lane].push_back(static_cast<index_t>(i));
     for (std::size_t k = 0; k < collective.kernels.size(); ++k) {
       const Kernel& kernel = collective.kernels[k];
@@ -37,6 +46,7 @@ struct HostVariant {
       sums.push_back(kernel.kind == Kernel::Kind::sum ? reinterpret_cast<HostSum>(code[k]) : nullptr);
       input_bytes.push_back(static_cast<index_t>(size_bytes(kernel.input)));
       inputs.push_back(kernel.inputs);
+      scaled.push_back(kernel.finish == Finish::partial ? 0 : 1);
     }
     collective.layout.for_each_piece(plan.rank, [&](const Piece& piece) {
       gradient_start.push_back(piece.start[static_cast<std::size_t>(Buffer::gradients)]);
@@ -196,12 +206,8 @@ class HostProgram {
         }
         break;
       case OpKind::put:
-        copy(op, Rank{op.peer}, bound);
-        raise_word(Rank{op.peer}, op.extra_offset / 8, op.source_pitch, op.target_pitch, run);
-        break;
       case OpKind::signal:
-        raise_word(Rank{op.peer}, op.word(), op.value(), op.per_run(), run);
-        break;
+        return send(op, seq, bound, run);
       case OpKind::wait:
         return wait(bound, op, seq, run);
       case OpKind::reduce:
@@ -221,6 +227,12 @@ class HostProgram {
         return arena + run.bindings.slot_offset + offset;
       case Space::inbox:
         return arena + inbox_offset(run) + place.instance * run.variant->inbox.chunk_bytes() + offset;
+      case Space::network_inbox:
+        return arena + run.bindings.network_inbox + place.instance * run.variant->network.inbox_bytes + offset;
+      case Space::partials:
+        return arena + run.bindings.partials + place.instance * run.variant->network.partials_bytes + offset;
+      case Space::shards:  // which the plan writes where the caller gives none: then they lie in the arena
+        return static_cast<std::byte*>(const_cast<void*>(run.bindings.shards)) + offset;
       case Space::output:
         return static_cast<std::byte*>(run.bindings.output) + offset;
       default:
@@ -269,21 +281,56 @@ class HostProgram {
   }
 
   void reduce(const Op& op, const Run& run) const {
+    const bool local = op.extra.space == Space::inbox;
+    const index_t input_bytes = run.variant->input_bytes[op.kernel];
+    const index_t element_bytes = local ? run.variant->inbox.element_bytes : input_bytes;
     HostSumRow row{};
     row.own = source(op, run);
     row.pieces = locate(rank_, op.extra, op.extra_offset, run);
-    row.piece_stride = run.variant->inbox.piece_bytes();
+    row.piece_stride = local ? run.variant->inbox.piece_bytes() : run.variant->network.piece_bytes;
     row.inputs = run.variant->inputs[op.kernel];
     row.position = op.peer;
     row.output = reinterpret_cast<float*>(locate(rank_, op.target, op.target_offset, run));
-    row.elements = op.width / run.variant->input_bytes[op.kernel];
-    row.scale = run.bindings.scale;
+    row.elements = op.width / input_bytes;
+    row.scale = run.variant->scaled[op.kernel] != 0 ? run.bindings.scale : 1.0F;
     for (std::uint32_t r = 0; r < op.rows; ++r) {
       run.variant->sums[op.kernel](row);
       row.own += op.source_pitch;
       row.output += op.target_pitch / 4;
-      row.pieces += op.target_pitch / 4 * run.variant->inbox.element_bytes;
+      row.pieces += op.target_pitch / 4 * element_bytes;
     }
+  }
+
+  // A put or a signal: by the network's hook where it goes to another node and there is one.
+  bool send(const Op& op, index_t seq, const Run& bound, std::uint64_t run) const {
+    const Rank peer{op.peer};
+    const Op::Raise raise = op.raise();
+    if (!state_.options.network_hook || state_.mesh.node(peer) == state_.mesh.node(rank_)) {
+      if (op.kind == OpKind::put) copy(op, peer, bound);
+      raise_word(peer, raise.word, raise.value, raise.per_run, run);
+      return true;
+    }
+    const HostDelivery delivery =
+        state_.options.network_hook({label_, run, rank_, bound.variant->plan.lanes[op.lane], seq, op});
+    if (delivery.dropped) return true;
+    std::vector<std::byte> bytes;
+    std::byte* target = nullptr;
+    if (op.kind == OpKind::put) {
+      const std::byte* from = source(op, bound);
+      bytes.assign(from, from + op.width);
+      target = locate(peer, op.target, op.target_offset, bound);
+    }
+    const auto deliver = [this, peer, raise, run, target, bytes = std::move(bytes)] {
+      if (state_.failure.failed()) return;
+      if (!bytes.empty()) std::memcpy(target, bytes.data(), bytes.size());
+      raise_word(peer, raise.word, raise.value, raise.per_run, run);
+    };
+    const index_t depth = op.kind == OpKind::put ? state_.options.network_depth : 0;
+    if (state_.at(rank_).wires.send({this, op.lane, op.peer}, delivery.delay, depth, deliver)) return true;
+    state_.fail(Errc::capacity,
+                detail::text({"tide::HostFabric: the network takes ", depth, " puts to a rank at a time; ",
+                              where(bound, op, seq, run), " to rank ", op.peer, " is one more."}));
+    return false;
   }
 
   void raise_word(Rank rank, index_t word, index_t value, index_t per_run, std::uint64_t run) const {
@@ -306,13 +353,10 @@ class HostProgram {
     };
     const auto met = [&] { return reached() || state_.failure.failed(); };
     const auto what = [&] {
-      const index_t of = words_.index(op.word());
-      const bool event = words_.kind(op.word()) == WordKind::event;
       return detail::text({where(bound, op, seq, run), " waits for ",
-                           (event ? "the own lane " + bound.variant->plan.lanes[static_cast<std::size_t>(of)].name()
-                                  : "rank " + std::to_string(of)),
-                           ": ", words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed),
-                           ", expected ", expected});
+                           describe_source(state_.mesh, bound.variant->operation, bound.variant->plan, op.word()), ": ",
+                           words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed), ", expected ",
+                           expected});
     };
     const Bell::Reason reason{[](const void* text) { return (*static_cast<const decltype(what)*>(text))(); }, &what};
     if (!state_.at(rank_).bell.wait(state_.options.deadline, met, &reason)) {

@@ -4,7 +4,8 @@
 
 #pragma once
 
-#include <tide/fabric/host_options.hpp>  // HostOptions
+#include <tide/fabric/detail/host_wires.hpp>  // HostWires
+#include <tide/fabric/host_options.hpp>       // HostOptions
 
 #include <algorithm>
 #include <atomic>
@@ -188,6 +189,7 @@ struct HostRank {
   std::vector<Attached> attached;
   std::uint64_t calls = 0;
   bool present = false;  // at the barrier
+  HostWires wires;       // with a network hook
 };
 
 // Shared by all ranks of a cluster, and kept alive by each.

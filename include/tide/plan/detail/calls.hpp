@@ -15,10 +15,10 @@ namespace tide::detail {
 class Calls {
  public:
   constexpr Calls(const Collective& collective, const Plan& plan)
-      : words_(collective.words()), last_(plan.lanes.size()) {}
+      : words_(collective.words()), mesh_(collective.layout.mesh), rank_(plan.rank), last_(plan.lanes.size()) {}
 
-  // Whether the next op costs a call: waits for peers' words join one batch, casts and reduces of one kernel one
-  // launch.
+  // Whether the next op costs a call: waits for words of local peers join one batch, so do waits for other nodes, and
+  // casts and reduces of one kernel join one launch.
   constexpr bool begins(const Op& op) {
     const auto lane = static_cast<std::size_t>(op.lane);
     if (lane >= last_.size()) last_.resize(lane + 1);
@@ -43,7 +43,8 @@ class Calls {
       case OpKind::reduce:
         return {true, op.kind, op.kernel};
       case OpKind::wait:
-        return {words_.kind(op.word()) != WordKind::event, op.kind, 0};
+        return {words_.kind(op.word()) != WordKind::event, op.kind,
+                static_cast<std::uint8_t>(from_other_node(op) ? 1 : 0)};
       case OpKind::copy:
       case OpKind::multicast:
       case OpKind::put:
@@ -53,7 +54,14 @@ class Calls {
     return {};
   }
 
+  [[nodiscard]] constexpr bool from_other_node(const Op& op) const noexcept {
+    const index_t source = words_.index(op.word());
+    return mesh_.nodes > 1 && source < mesh_.ranks() && mesh_.node(Rank{source}) != mesh_.node(rank_);
+  }
+
   SignalWords words_;
+  MeshShape mesh_;
+  Rank rank_;
   std::vector<Joinable> last_;
 };
 

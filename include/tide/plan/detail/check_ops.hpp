@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <tide/plan/detail/flat_table.hpp>     // FlatTable
 #include <tide/plan/detail/op_rows.hpp>        // OpRows
 #include <tide/plan/detail/piece_table.hpp>    // PieceTable
 #include <tide/plan/detail/verify_report.hpp>  // VerifyReport
@@ -26,6 +27,7 @@ class OpCheck {
 
   void check(std::span<const Plan> plans) {
     for (std::size_t p = 0; p < plans.size(); ++p) {
+      net_lane_ = {};
       for (std::size_t s = 0; s < plans[p].ops.size(); ++s) check(plans[p], p, s);
     }
     if (rows_ > most_rows) {
@@ -42,7 +44,7 @@ class OpCheck {
     if (op.kind > OpKind::cast) return fault("is of a kind that does not exist");
     if (op.lane >= plan.lanes.size()) return fault("is on a lane that the plan does not have");
     const bool position = op.kind == OpKind::reduce;
-    if (op.peer < 0 || op.peer >= (position ? mesh().ranks_per_node : mesh().ranks())) {
+    if (op.peer < 0 || op.peer >= (position && mesh().nodes == 1 ? mesh().ranks_per_node : mesh().ranks())) {
       return fault((position ? "adds its own gradient in position " : "names rank ") + std::to_string(op.peer) +
                    ", which does not exist");
     }
@@ -55,8 +57,7 @@ class OpCheck {
           return fault("goes to a rank of another node; that takes a put");
         break;
       case OpKind::put:
-        if (mesh().node(Rank{op.peer}) == mesh().node(rank))
-          return fault("goes to a rank of the same node; that takes a copy");
+        if (!check_put(op, rank)) return;
         break;
       case OpKind::reduce:
       case OpKind::cast:
@@ -68,12 +69,39 @@ class OpCheck {
     check_memory(op, rank);
   }
 
-  void check_word(const Op& op) {
-    if (op.target.space != Space::signals || op.target_offset < 0 || op.target_offset % 8 != 0 ||
-        op.target_offset >= collective_->words().bytes()) {
-      fault("names " + checked_name(op.target.space) + " byte " + std::to_string(op.target_offset) +
-            ", where no word is");
+  void check_word(const Op& op) { static_cast<void>(check_word(op.target, op.target_offset)); }
+
+  [[nodiscard]] bool check_word(Place place, index_t offset) {
+    const bool good =
+        place.space == Space::signals && offset >= 0 && offset % 8 == 0 && offset < collective_->words().bytes();
+    if (!good) fault("names " + checked_name(place.space) + " byte " + std::to_string(offset) + ", where no word is");
+    return good;
+  }
+
+  // What a put has beside its memory: a peer on another node, one row, a word, and one lane for all that goes to a
+  // peer.
+  [[nodiscard]] bool check_put(const Op& op, Rank rank) {
+    const auto refuse = [&](const std::string& text) {
+      fault(text);
+      return false;
+    };
+    if (mesh().node(Rank{op.peer}) == mesh().node(rank)) {
+      return refuse("goes to a rank of the same node; that takes a copy");
     }
+    if (op.rows != 1) return refuse("has " + std::to_string(op.rows) + " rows; a put is contiguous");
+    if (collective_->network.puts_in_flight < 1) return refuse("may not be in flight: the collective allows no put");
+    const std::uint16_t lane = net_lane_.at(static_cast<std::uint64_t>(op.peer), op.lane);
+    if (lane != op.lane) {
+      return refuse("goes to rank " + std::to_string(op.peer) + ", as puts of " +
+                    report_->lane(static_cast<std::size_t>(rank.value), lane) +
+                    " do; all puts to a rank are on one lane");
+    }
+    const Space space = op.source.space;
+    if (space != Space::shards && space != Space::network_inbox && space != Space::partials &&
+        space != Space::gradients) {
+      return refuse("may not be put from space " + checked_name(space));
+    }
+    return check_word(op.extra, op.extra_offset);
   }
 
   [[nodiscard]] bool check_kernel(const Op& op) {
@@ -88,16 +116,30 @@ class OpCheck {
       fault("names kernel " + std::to_string(op.kernel) + ", which does something else");
       return false;
     }
-    if (sum && (kernel.inputs != mesh().ranks_per_node || kernel.finish != collective_->finish ||
-                kernel.output != Element::f32)) {
-      report_->add(Law::sum,
-                   report_->who(side_) + " adds " + std::to_string(kernel.inputs) + " inputs by kernel " +
-                       std::to_string(op.kernel) + "; the collective needs " + std::to_string(mesh().ranks_per_node) +
-                       " inputs, an f32 output and its own finish",
-                   side_);
+    return !sum || check_sum(op, kernel);
+  }
+
+  // Whether a sum has as many inputs, and ends, as its place in the collective asks for.
+  [[nodiscard]] bool check_sum(const Op& op, const Kernel& kernel) {
+    const MeshShape mesh = this->mesh();
+    const bool local = adds_local_ranks(op, mesh);
+    const bool partial = mesh.nodes > 1 && op.target.space == Space::partials;
+    const index_t most = local ? mesh.ranks_per_node : mesh.nodes;
+    const bool counted = local ? kernel.inputs == most : kernel.inputs >= 1 && kernel.inputs <= most;
+    const bool ends = partial ? kernel.finish == Finish::partial
+                              : kernel.finish == collective_->finish && kernel.output == Element::f32;
+    if (counted && ends) {
+      if (op.peer < kernel.inputs) return true;
+      fault("adds its own input in position " + std::to_string(op.peer) + " of " + std::to_string(kernel.inputs));
       return false;
     }
-    return true;
+    const std::string wanted = (local ? "" : "up to ") + std::to_string(most) + " inputs";
+    report_->add(Law::sum,
+                 report_->who(side_) + " adds " + std::to_string(kernel.inputs) + " inputs by kernel " +
+                     std::to_string(op.kernel) + "; the collective needs " + wanted +
+                     (partial ? " and a partial finish" : ", an f32 output and its own finish"),
+                 side_);
+    return false;
   }
 
   void check_memory(const Op& op, Rank rank) {
@@ -117,34 +159,59 @@ class OpCheck {
         good = false;
       }
     }
-    const index_t pieces = op.kind == OpKind::reduce ? collective_->inbox.pieces : 0;
+    const index_t pieces = op.kind == OpKind::reduce ? kernel_of(op, *collective_).inputs - 1 : 0;
     if (good && pieces > 0) good = check_pieces(op, rank, pieces, input);
     const index_t runs = target.dense() && source_rows(op).dense() ? 1 : static_cast<index_t>(op.rows);
     rows_ = std::min(rows_ + runs * (all ? mesh().ranks_per_node : 1 + pieces), most_rows + 1);
   }
 
   [[nodiscard]] bool check_pieces(const Op& op, Rank rank, index_t pieces, index_t input) {
-    if (op.extra.space != Space::inbox) {
-      fault("adds pieces of space " + checked_name(op.extra.space) + "; they lie in the inbox");
+    const bool local = adds_local_ranks(op, mesh());
+    const Space space = op.extra.space;
+    if (local ? space != Space::inbox : space != Space::network_inbox && space != Space::partials) {
+      fault("adds pieces of space " + checked_name(space) +
+            (local ? "; they lie in the inbox" : "; they lie in the network inbox or among the partials"));
       return false;
     }
     OpRows rows = piece_rows(op, *collective_);
     if (!check_rows("reads", rank, op.extra, rows, input)) return false;
-    const index_t distance = collective_->inbox.piece_bytes();
+    const index_t distance = piece_spacing(op, *collective_).piece_bytes;
     if (distance % input != 0) {
       fault("adds pieces that are " + std::to_string(distance) + " bytes apart, not a multiple of its elements");
       return false;
     }
-    rows.offset += (pieces - 1) * distance;
+    const index_t span = checked_product(pieces - 1, distance);
+    if (span < 0 || rows.offset > INT64_MAX - span) {
+      fault("adds pieces that no memory holds");
+      return false;
+    }
+    rows.offset += span;
     return check_rows("reads", rank, op.extra, rows, input);
   }
 
   [[nodiscard]] bool check_target(const Op& op) {
     const Space space = op.target.space;
-    const bool allowed = op.kind == OpKind::reduce ? space == Space::output
-                         : op.kind == OpKind::put  ? space == Space::network_inbox
-                         : op.kind == OpKind::cast ? space == Space::slot
-                                                   : space == Space::slot || space == Space::inbox;
+    const bool nodes = mesh().nodes > 1;
+    const bool own = op.peer == side_.rank.value;
+    const bool packed = nodes && space == Space::shards && !collective_->gives_shards();
+    const bool partials = nodes && space == Space::partials;
+    bool allowed = false;
+    switch (op.kind) {
+      case OpKind::reduce:
+        allowed = space == Space::output || partials;
+        break;
+      case OpKind::put:
+        allowed = space == Space::network_inbox;
+        break;
+      case OpKind::cast:
+        allowed = space == Space::slot || packed;
+        break;
+      case OpKind::copy:
+        allowed = space == Space::slot || space == Space::inbox || (own && (packed || partials));
+        break;
+      default:
+        allowed = space == Space::slot || space == Space::inbox;
+    }
     if (!allowed) fault("may not write to space " + checked_name(space));
     return allowed;
   }
@@ -200,6 +267,7 @@ class OpCheck {
   const PieceTable* pieces_;
   VerifyReport* report_;
   Side side_{};
+  FlatTable<std::uint16_t> net_lane_;  // of the plan that is being checked: the lane of the puts to each rank
   index_t rows_ = 0;
 };
 

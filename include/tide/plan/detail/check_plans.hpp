@@ -64,6 +64,30 @@ namespace tide::detail {
   return true;
 }
 
+[[nodiscard]] inline bool check_network(const Collective& collective, VerifyReport& report) {
+  const NetworkShape& network = collective.network;
+  if (collective.layout.mesh.nodes == 1) {
+    if (network == NetworkShape{}) return true;
+    report.add(Law::agreement, "a mesh of one node has nothing on a network");
+    return false;
+  }
+  const auto instances = [](index_t bytes, index_t count) {
+    return count >= 1 && count <= 256 && checked_product(bytes, count) >= 0;
+  };
+  if (!instances(network.inbox_bytes, network.inbox_instances) ||
+      !instances(network.partials_bytes, network.partials_instances) || network.piece_bytes < 0 ||
+      network.puts_in_flight < 0) {
+    report.add(Law::agreement,
+               "the network has " + std::to_string(network.inbox_instances) + " inboxes of " +
+                   std::to_string(network.inbox_bytes) + " bytes, " + std::to_string(network.partials_instances) +
+                   " partials of " + std::to_string(network.partials_bytes) + " bytes, pieces of " +
+                   std::to_string(network.piece_bytes) + " bytes and " + std::to_string(network.puts_in_flight) +
+                   " puts in flight; none may be negative, and there are 1 to 256 of each memory");
+    return false;
+  }
+  return true;
+}
+
 [[nodiscard]] inline bool check_collective(const Collective& collective, VerifyReport& report) {
   const bool known = collective.operation <= Operation::reduce && collective.own <= OwnBlock::multicast &&
                      collective.gradients <= GradientSource::table && collective.finish <= Finish::accumulate;
@@ -73,7 +97,8 @@ namespace tide::detail {
     return false;
   }
   return check_layout(collective, report) &&
-         (collective.operation == Operation::gather || check_inbox(collective, report));
+         (collective.operation == Operation::gather || check_inbox(collective, report)) &&
+         check_network(collective, report);
 }
 
 inline void check_lanes(const Plan& plan, std::size_t p, const Collective& collective, VerifyReport& report) {

@@ -8,6 +8,9 @@
 //   lane 0    call ops...  call ops...    a run's call follows its fill
 //   lane k         ops...       ops...    no edge between lanes but signal -> wait
 //   reader       ready        ready       reads the output of a reduce; nothing waits for it
+//   wire         w w ...      w w ...     what a lane sends to a rank of another node, as it comes: a put's bytes, then
+//                                         its word. Behind the op that issues it, and in order; a wait for the word is
+//                                         behind the wire's node, not behind the op
 //
 //   `free` and `ready` follow the op before their exit.
 
@@ -16,8 +19,10 @@
 #include <tide/plan/collective.hpp>  // Collective
 #include <tide/plan/plan.hpp>        // Plan
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tide::detail {
@@ -32,22 +37,22 @@ inline constexpr index_t unrolled_runs = 2;
 
 class OpGraph {
  public:
-  enum class Role : std::uint8_t { op, call, fill, take, free, ready };
+  enum class Role : std::uint8_t { op, call, fill, take, free, ready, wire };
 
   struct Queue {
-    Role role = Role::op;  ///< `op`: a lane; `fill`: the user; `ready`: the reader
+    Role role = Role::op;  ///< `op`: a lane; `fill`: the user; `ready`: the reader; `wire`
     Rank rank{};
     std::int32_t lane = 0;
     NodeIndex start = 0;
     NodeIndex length = 0;      ///< nodes of one run
-    std::size_t first_op = 0;  ///< of a lane: where its ops begin in `seqs_`
+    std::size_t first_op = 0;  ///< of a lane: where its ops begin in `seqs_`; of a wire: in `wired_`
   };
 
   struct Node {
     Role role = Role::op;
     Rank rank{};
     index_t run = 0;
-    std::size_t seq = 0;  ///< of an op: its position in the plan
+    std::size_t seq = 0;  ///< of an op or a wire: the position of the op in the plan
   };
 
   // @pre lanes of ops and exits exist
@@ -56,6 +61,7 @@ class OpGraph {
     for (const Plan& plan : plans) first_op_.push_back(first_op_.back() + plan.ops.size());
     node_of_.resize(first_op_.back());
     seqs_.resize(first_op_.back());
+    if (collective.layout.mesh.nodes > 1) wire_of_.assign(node_of_.size(), no_node);
     for (std::size_t p = 0; p < plans.size(); ++p) add_rank(collective, plans[p], p);
     extra_.assign(nodes_, no_node);
     queue_of_.resize(nodes_);
@@ -65,6 +71,7 @@ class OpGraph {
     }
     for (std::size_t p = 0; p < plans.size(); ++p) add_user_edges(collective, plans[p], p);
     mark_moves();
+    add_wire_edges();
   }
 
   [[nodiscard]] NodeIndex size() const noexcept { return nodes_; }
@@ -86,6 +93,19 @@ class OpGraph {
   [[nodiscard]] NodeIndex node(std::size_t plan, std::size_t seq, index_t run) const noexcept {
     const NodeIndex first = node_of_[first_op_[plan] + seq];
     return first + static_cast<NodeIndex>(run) * queues_[queue_of_[first]].length;
+  }
+
+  // The node on its wire of an op that goes to another node, in a run; `no_node` for any other op.
+  [[nodiscard]] NodeIndex wire(std::size_t plan, std::size_t seq, index_t run) const noexcept {
+    if (wire_of_.empty()) return no_node;
+    const NodeIndex first = wire_of_[first_op_[plan] + seq];
+    return first == no_node ? first : first + static_cast<NodeIndex>(run) * queues_[queue_of_[first]].length;
+  }
+
+  // The node from which on the word of a signal or put is raised.
+  [[nodiscard]] NodeIndex raise(std::size_t plan, std::size_t seq, index_t run) const noexcept {
+    const NodeIndex on_wire = wire(plan, seq, run);
+    return on_wire == no_node ? node(plan, seq, run) : on_wire;
   }
 
   [[nodiscard]] index_t run_of(NodeIndex v) const noexcept {
@@ -124,6 +144,8 @@ class OpGraph {
       } else {
         node.seq = seqs_[queue.first_op + in - calls];
       }
+    } else if (queue.role == Role::wire) {
+      node.seq = wired_[queue.first_op + in];
     }
     return node;
   }
@@ -154,6 +176,44 @@ class OpGraph {
     }
     push({Role::fill, rank, -1, nodes_, takes_slot(collective) ? 3U : 2U, 0});
     if (collective.operation == Operation::reduce) push({Role::ready, rank, -1, nodes_, 1, 0});
+    if (!wire_of_.empty()) add_wires(collective.layout.mesh, plan, p);
+  }
+
+  // A queue for each lane and each rank of another node that it sends to.
+  void add_wires(const MeshShape& mesh, const Plan& plan, std::size_t p) {
+    std::vector<std::uint32_t> sent;
+    for (std::size_t seq = 0; seq < plan.ops.size(); ++seq) {
+      const Op& op = plan.ops[seq];
+      if (op.raises() && mesh.node(Rank{op.peer}) != mesh.node(plan.rank)) {
+        sent.push_back(static_cast<std::uint32_t>(seq));
+      }
+    }
+    const auto wire = [&](std::uint32_t seq) { return std::pair(plan.ops[seq].lane, plan.ops[seq].peer); };
+    std::stable_sort(sent.begin(), sent.end(), [&](auto a, auto b) { return wire(a) < wire(b); });
+    for (std::size_t first = 0; first < sent.size();) {
+      std::size_t last = first;
+      for (; last < sent.size() && wire(sent[last]) == wire(sent[first]); ++last) {
+        wire_of_[first_op_[p] + sent[last]] = nodes_ + static_cast<NodeIndex>(last - first);
+      }
+      push({Role::wire, plan.rank, -1, nodes_, static_cast<NodeIndex>(last - first), wired_.size()});
+      wired_.insert(wired_.end(), sent.begin() + static_cast<std::ptrdiff_t>(first),
+                    sent.begin() + static_cast<std::ptrdiff_t>(last));
+      first = last;
+    }
+  }
+
+  // What is sent comes behind the op that sends it; a signal touches no memory.
+  void add_wire_edges() {
+    for (std::size_t p = 0; p < plans_.size() && !wire_of_.empty(); ++p) {
+      for (std::size_t seq = 0; seq < plans_[p].ops.size(); ++seq) {
+        for (index_t run = 0; run < unrolled_runs; ++run) {
+          const NodeIndex v = wire(p, seq, run);
+          if (v == no_node) break;
+          extra_[v] = node(p, seq, run);
+          touches_[v] = plans_[p].ops[seq].kind == OpKind::put ? 1 : 0;
+        }
+      }
+    }
   }
 
   // Whether a run begins with a slot that others have used, and the caller has written to, since the last one.
@@ -209,7 +269,9 @@ class OpGraph {
   std::vector<QueueIndex> first_queue_;  // of each rank
   std::vector<std::size_t> first_op_;    // of each rank
   std::vector<NodeIndex> node_of_;       // of each op, in the first run
+  std::vector<NodeIndex> wire_of_;       // of each op, in the first run; empty on one node
   std::vector<std::uint32_t> seqs_;      // positions in the plan, lane by lane
+  std::vector<std::uint32_t> wired_;     // the same, wire by wire
   std::vector<QueueIndex> queue_of_;     // of each node
   std::vector<NodeIndex> extra_;         // of each node
   std::vector<std::uint8_t> touches_;    // of each node

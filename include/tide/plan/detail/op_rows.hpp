@@ -50,10 +50,27 @@ struct OpRows {
   return rows;
 }
 
-// The rows of the first piece of a reduce; the next piece is `inbox.piece_bytes()` further.
+// Whether a sum is over the ranks of a node; else it is over nodes.
+[[nodiscard]] constexpr bool adds_local_ranks(const Op& op, MeshShape mesh) noexcept {
+  return mesh.nodes == 1 || (mesh.ranks_per_node > 1 && op.source.space == Space::gradients);
+}
+
+// How the pieces of a reduce lie: those of local ranks as the inbox says, those of nodes as the network does.
+struct PieceSpacing {
+  index_t piece_bytes = 0;    // from piece to piece
+  index_t element_bytes = 0;  // from element to element, where rows begin
+};
+
+[[nodiscard]] constexpr PieceSpacing piece_spacing(const Op& op, const Collective& collective) noexcept {
+  if (op.extra.space == Space::inbox) return {collective.inbox.piece_bytes(), collective.inbox.element_bytes};
+  return {collective.network.piece_bytes, static_cast<index_t>(size_bytes(kernel_of(op, collective).input))};
+}
+
+// The rows of the first piece of a reduce; the next piece is `piece_spacing().piece_bytes` further.
 [[nodiscard]] constexpr OpRows piece_rows(const Op& op, const Collective& collective) noexcept {
   const auto output = static_cast<index_t>(size_bytes(kernel_of(op, collective).output));
-  const index_t pitch = checked_product(static_cast<index_t>(op.target_pitch) / output, collective.inbox.element_bytes);
+  const index_t pitch =
+      checked_product(static_cast<index_t>(op.target_pitch) / output, piece_spacing(op, collective).element_bytes);
   return {op.extra_offset, op.width, pitch, static_cast<index_t>(op.rows)};
 }
 

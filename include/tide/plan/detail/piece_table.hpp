@@ -111,7 +111,12 @@ class PieceTable {
   std::vector<index_t> elements_before_;
 };
 
-// The buffer of the layout that a space holds; inboxes hold none.
+// Whether a space holds what ops pass on to other ops, and nothing of the caller's.
+[[nodiscard]] constexpr bool is_passed_through(Space space) noexcept {
+  return space == Space::inbox || space == Space::network_inbox || space == Space::partials;
+}
+
+// The buffer of the layout that a space holds; what is passed through is none.
 [[nodiscard]] constexpr bool buffer_of(Space space, Buffer& buffer) noexcept {
   switch (space) {
     case Space::master:

@@ -115,7 +115,7 @@ class ProgressProof {
       for (NodeIndex i = 0; i < static_cast<NodeIndex>(unrolled_runs) * length; ++i) {
         const NodeIndex from = graph_->extra(graph_->node(p, i % length, i / length));
         if (from == no_node) continue;
-        const OpGraph::Node signal = graph_->decode(from);
+        const OpGraph::Node signal = graph_->decode(from);  // what is issued comes by itself
         const auto rank = static_cast<std::size_t>(signal.rank.value);
         extras[starts[p] + i] = starts[rank] +
                                 static_cast<NodeIndex>(signal.run) * static_cast<NodeIndex>(plans[rank].ops.size()) +
@@ -138,7 +138,7 @@ class ProgressProof {
  private:
   [[nodiscard]] Side side(NodeIndex v) const {
     const OpGraph::Node node = graph_->decode(v);
-    const bool is_op = node.role == OpGraph::Role::op;
+    const bool is_op = node.role == OpGraph::Role::op || node.role == OpGraph::Role::wire;
     return is_op ? report_->side(static_cast<std::size_t>(node.rank.value), node.seq, node.run)
                  : VerifyReport::caller(node.rank, node.run);
   }

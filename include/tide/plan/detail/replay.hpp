@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <tide/plan/detail/in_flight.hpp>      // keep_in_flight
 #include <tide/plan/detail/replay_caller.hpp>  // CallerReplay
 #include <tide/plan/detail/replay_ops.hpp>     // OpReplay
 
@@ -22,6 +23,7 @@ class Replay {
   // Replays all nodes in an order that lanes and signals allow.
   void run(const std::vector<Stretch>& order) {
     caller_.prepare();
+    keep_in_flight(state_.collective, *graph_, state_.order);
     for (const Stretch& stretch : order) {
       for (NodeIndex v = stretch.begin; v < stretch.end; ++v) {
         state_.order.reach(v, stretch.queue);
@@ -51,6 +53,8 @@ class Replay {
         break;
       case OpGraph::Role::op:
         return ops_.execute(graph_->op(node));
+      case OpGraph::Role::wire:
+        return ops_.deliver(graph_->op(node));
     }
   }
 

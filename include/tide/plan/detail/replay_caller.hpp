@@ -26,7 +26,8 @@ class CallerReplay {
   void fill_shards() {
     const Rank rank = state_->node.rank;
     for (const Space space : {Space::master, Space::shards}) {
-      if (state_->pieces.bytes(rank, space) > 0) {
+      const bool given = space == Space::master || state_->collective.gives_shards();
+      if (given && state_->pieces.bytes(rank, space) > 0) {
         state_->memory.rewrite({rank, space, 0},
                                filled_shards(state_->pieces, rank, space, state_->now, state_->node.run));
       }

@@ -27,7 +27,7 @@ class ReplayFaults {
   [[nodiscard]] Side side(NodeIndex v, const MemoryRegion& region, index_t begin, index_t end,
                           ParameterIndex parameter = {}) const {
     const OpGraph::Node node = graph_->decode(v);
-    Side side = node.role == OpGraph::Role::op
+    Side side = node.role == OpGraph::Role::op || node.role == OpGraph::Role::wire
                     ? report_->side(static_cast<std::size_t>(node.rank.value), node.seq, node.run)
                     : VerifyReport::caller(node.rank, node.run);
     Buffer buffer{};
@@ -58,8 +58,12 @@ class ReplayFaults {
 
   // Ends the replay: adds the races or, where there are none, the faults of contents.
   void finish(const std::vector<AccessConflict>& races) {
-    for (const AccessConflict& race : races) add_race(race);
-    if (!races.empty()) return;
+    bool raced = false;
+    for (const AccessConflict& race : races) {
+      raced = raced || !race.in_flight;
+      race.in_flight ? add_in_flight(race) : add_race(race);
+    }
+    if (raced) return;
     for (Violation& violation : contents_) report_->add(violation.law, std::move(violation.text), violation.first, {});
   }
 
@@ -70,11 +74,22 @@ class ReplayFaults {
                     0)++ == 0;
   }
 
+  void add_in_flight(const AccessConflict& puts) {
+    if (!fresh(Law::bounds, puts.later)) return;
+    const Side later = side(puts.later, {}, 0, 0);
+    const Side earlier = side(puts.earlier, {}, 0, 0);
+    report_->add(Law::bounds,
+                 who(later) + " is issued when " + who(earlier) +
+                     (earlier.run != later.run ? " of the run before" : "") + " may still be on its way to rank " +
+                     std::to_string(later.op.peer) + ": more are in flight than the collective allows",
+                 earlier, later);
+  }
+
   void add_race(AccessConflict race) {
     const bool next = graph_->run_of(race.earlier) != graph_->run_of(race.later);
     // In an inbox, a read that found what it should have has to come before the write; else it has to come after it.
     const bool both_write = race.earlier_writes && race.later_writes;
-    const bool inbox = race.bytes.place.space == Space::inbox;
+    const bool inbox = is_passed_through(race.bytes.place.space);
     const Law law = next || (inbox && (both_write || race.earlier_writes == race.stale)) ? Law::reuse : Law::order;
     // First comes what has to come first: the earlier run, the write that a read waits for, the read before a reuse.
     const bool swapped = next         ? graph_->run_of(race.earlier) > graph_->run_of(race.later)
@@ -105,7 +120,9 @@ class ReplayFaults {
   [[nodiscard]] ParameterIndex named_parameter(const AccessConflict& race) const {
     for (const NodeIndex v : {race.earlier, race.later}) {
       const OpGraph::Node node = graph_->decode(v);
-      if (node.role == OpGraph::Role::op) return ParameterIndex{graph_->op(node).source.parameter};
+      if (node.role == OpGraph::Role::op || node.role == OpGraph::Role::wire) {
+        return ParameterIndex{graph_->op(node).source.parameter};
+      }
     }
     return {};
   }

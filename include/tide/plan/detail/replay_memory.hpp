@@ -67,6 +67,12 @@ class ReplayMemory {
                   first_[static_cast<std::size_t>(region.space)] + static_cast<std::size_t>(region.instance)];
   }
 
+  // Calls f(content, begin, end) for each cell of [begin, end): a look that is no access.
+  template <class F>
+  void look(const MemoryRegion& region, index_t begin, index_t end, F f) {
+    cells(region).visit(begin, end, [&](const Cell& cell, index_t cell_end) { f(cell.content, cell.begin, cell_end); });
+  }
+
   // Reads [begin, end): calls judge(content, begin, end) for each cell; it says whether that is what should be there.
   template <class Judge>
   void read(const MemoryRegion& region, index_t begin, index_t end, Judge judge) {

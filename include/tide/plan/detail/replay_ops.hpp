@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ops do to the memories, replayed: laws 2 and 3 for each row.
+// What ops that move do to the memories, replayed: law 2 for each row.
 
 #pragma once
 
 #include <tide/plan/detail/contents.hpp>      // cast_content
 #include <tide/plan/detail/op_rows.hpp>       // OpRows
 #include <tide/plan/detail/replay_state.hpp>  // ReplayState
+#include <tide/plan/detail/replay_sums.hpp>   // SumReplay
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace tide::detail {
 
 class OpReplay {
  public:
-  explicit OpReplay(ReplayState& state) : state_(&state) {}
+  explicit OpReplay(ReplayState& state) : state_(&state), sums_(state) {}
 
   void execute(const Op& op) {
     const MeshShape mesh = state_->collective.layout.mesh;
@@ -27,15 +29,36 @@ class OpReplay {
       case OpKind::cast:
         return move(op, state_->node.rank, 1);
       case OpKind::reduce:
-        return reduce(op);
+        return sums_.reduce(op);
       case OpKind::put:
+        return issue(op);
       case OpKind::signal:
       case OpKind::wait:
         break;
     }
   }
 
+  // What a put has read comes to its peer.
+  void deliver(const Op& op) {
+    const auto sent = on_wire_.find(state_->now);
+    state_->write({Rank{op.peer}, op.target.space, op.target.instance}, op.target_offset, op.target_offset + op.width,
+                  sent->second, ParameterIndex{op.target.parameter});
+    on_wire_.erase(sent);
+  }
+
  private:
+  // A put is issued: it reads its source.
+  void issue(const Op& op) {
+    const OpGraph::Node& node = state_->node;
+    const NodeIndex wire = state_->ops.wire(static_cast<std::size_t>(node.rank.value), node.seq, node.run);
+    const MemoryRegion from{node.rank, op.source.space, op.source.instance};
+    row_.clear();
+    index_t next = op.target_offset;
+    read(from, op.source_offset, op.source_offset + op.width,
+         [&](const ByteContent& content, index_t bytes) { next = state_->append(row_, next, bytes, wire, content); });
+    on_wire_.emplace(wire, row_);
+  }
+
   // Copy, multicast and cast: reads row by row and writes to `ranks` ranks from `first` on.
   void move(const Op& op, Rank first, index_t ranks) {
     OpRows source = source_rows(op);
@@ -50,17 +73,13 @@ class OpReplay {
       const index_t at = target.begin(row);
       row_.clear();
       index_t next = at;
-      state_->memory.read(
-          from, source.begin(row), source.begin(row) + source.width,
-          [&](const ByteContent& content, index_t begin, index_t end) {
-            if (op.kind == OpKind::cast) {
-              cast_content(state_->pieces, kernel_of(op, state_->collective), content, end - begin,
-                           [&](const ByteContent& result, index_t bytes) { next = append_row(next, bytes, result); });
-            } else {
-              next = append_row(next, end - begin, content);
-            }
-            return true;
-          });
+      const auto append = [&](const ByteContent& content, index_t bytes) {
+        next = state_->append(row_, next, bytes, state_->now, content);
+      };
+      read(from, source.begin(row), source.begin(row) + source.width, [&](const ByteContent& content, index_t bytes) {
+        if (op.kind != OpKind::cast) return append(content, bytes);
+        cast_content(state_->pieces, kernel_of(op, state_->collective), content, bytes, append);
+      });
       for (index_t i = 0; i < ranks; ++i) {
         const MemoryRegion to{Rank{first.value + i}, op.target.space, op.target.instance};
         const bool same = op.kind != OpKind::cast && to.rank == from.rank && to.space == from.space &&
@@ -72,11 +91,14 @@ class OpReplay {
     }
   }
 
-  index_t append_row(index_t begin, index_t bytes, const ByteContent& content) {
-    if (row_.empty() || row_.back().content.from(begin - row_.back().begin) != content) {
-      row_.push_back({begin, state_->now, UINT32_MAX, content});
-    }
-    return begin + bytes;
+  // Reads what is to be moved; calls f(content, bytes) for each cell. What was passed here in another run is stale.
+  template <class F>
+  void read(const MemoryRegion& from, index_t begin, index_t end, F f) {
+    const bool passed = is_passed_through(from.space);
+    state_->memory.read(from, begin, end, [&](const ByteContent& content, index_t cell_begin, index_t cell_end) {
+      f(content, cell_end - cell_begin);
+      return !passed || (content.kind != ByteContent::Kind::nothing && content.run == state_->run());
+    });
   }
 
   // Whether a row brings each byte of the slot what belongs there.
@@ -96,82 +118,10 @@ class OpReplay {
     }
   }
 
-  void reduce(const Op& op) {
-    const Kernel& kernel = kernel_of(op, state_->collective);
-    const OpRows source = source_rows(op);
-    const OpRows target = target_rows(op, state_->collective);
-    const OpRows piece = piece_rows(op, state_->collective);
-    const auto input = static_cast<index_t>(size_bytes(kernel.input));
-    const MemoryRegion output{state_->node.rank, Space::output, 0};
-    const index_t own = state_->collective.layout.mesh.local(state_->node.rank);
-    if (op.peer != own) {
-      state_->blame(Law::sum, output, target.offset, target.end(), [&](const Side& side) {
-        return " writes " + state_->faults.what(side) + " with its own gradient in position " +
-               std::to_string(op.peer) + " of the tree, not " + std::to_string(own);
-      });
-    }
-    for (index_t row = 0; row < target.rows; ++row) {
-      const index_t at = target.begin(row);
-      // In elements from the start of the row, so that dense output rows may be runs of several parameters.
-      state_->pieces.for_each_run(state_->node.rank, Buffer::output, at, at + target.width,
-                                  [&](const Piece& run, index_t begin, index_t count, index_t element) {
-                                    const index_t skip = (begin - at) / 4 * input;
-                                    add_run(op, kernel, run, element, count * input, source.begin(row) + skip,
-                                            piece.begin(row) + skip);
-                                  });
-      const ByteContent content{at, -1, ByteContent::Kind::sum, state_->run()};
-      const Cell cell{at, state_->now, UINT32_MAX, content};
-      state_->write(output, at, at + target.width, {&cell, 1}, ParameterIndex{op.target.parameter});
-    }
-  }
-
-  // Reads what a sum adds for a run of output elements: the own gradient and one piece of each peer, in rank order.
-  void add_run(const Op& op, const Kernel& kernel, const Piece& run, index_t element, index_t bytes, index_t source,
-               index_t piece) {
-    const index_t size = run.size(Buffer::gradients);
-    const index_t belongs = run.start[static_cast<std::size_t>(Buffer::gradients)] + element * size;
-    const MeshShape mesh = state_->collective.layout.mesh;
-    const MemoryRegion from{state_->node.rank, op.source.space, op.source.instance};
-    if (kernel.input != state_->pieces.layout().group[run.parameter].gradient) {
-      state_->blame(Law::sum, from, source, source + bytes, [&](const Side& side) {
-        return " adds " + state_->faults.what(side) + " by a kernel for another element";
-      });
-    }
-    read_input(from, source, bytes, state_->node.rank, belongs, run.parameter);
-    for (index_t i = 0; i < state_->collective.inbox.pieces; ++i) {
-      const index_t local = i < mesh.local(state_->node.rank) ? i : i + 1;
-      read_input({state_->node.rank, Space::inbox, op.extra.instance},
-                 piece + i * state_->collective.inbox.piece_bytes(), bytes,
-                 mesh.rank(mesh.node(state_->node.rank), local), belongs, run.parameter);
-    }
-  }
-
-  void read_input(const MemoryRegion& from, index_t begin, index_t bytes, Rank rank, index_t belongs,
-                  ParameterIndex parameter) {
-    state_->memory.read(from, begin, begin + bytes,
-                        [&](const ByteContent& content, index_t cell_begin, index_t cell_end) {
-                          const ByteContent wanted{belongs + cell_begin - begin, rank.value,
-                                                   ByteContent::Kind::gradient, state_->run()};
-                          if (content == wanted) return true;
-                          const auto text = [&](const Side& side) {
-                            return " adds " + state_->faults.what(side) + ", where the gradient of rank " +
-                                   std::to_string(rank.value) + ", bytes [" + std::to_string(wanted.offset) + ", " +
-                                   std::to_string(wanted.offset + cell_end - cell_begin) + "), should be; there is " +
-                                   name_of(content, cell_end - cell_begin);
-                          };
-                          state_->blame(Law::sum, from, cell_begin, cell_end, text, parameter);
-                          return false;
-                        });
-  }
-
-  [[nodiscard]] std::string name_of(const ByteContent& content, index_t bytes) const {
-    if (content.kind != ByteContent::Kind::gradient) return "nothing of this kind";
-    return "that of rank " + std::to_string(content.rank) + ", bytes [" + std::to_string(content.offset) + ", " +
-           std::to_string(content.offset + bytes) + ")" + (content.run == state_->node.run ? "" : ", of another run");
-  }
-
   ReplayState* state_;
-  std::vector<Cell> row_;  // what the row that is being moved holds, at its target
+  SumReplay sums_;
+  std::vector<Cell> row_;                                     // what the row that is being moved holds, at its target
+  std::unordered_map<NodeIndex, std::vector<Cell>> on_wire_;  // what puts have read that have not come
 };
 
 }  // namespace tide::detail

@@ -25,7 +25,8 @@ struct AccessConflict {
   ByteRange bytes{};
   bool earlier_writes = false;
   bool later_writes = false;
-  bool stale = false;  // the one that reads found there what it should not have
+  bool stale = false;      // the one that reads found there what it should not have
+  bool in_flight = false;  // no access: the earlier put should have come before the later is issued
 };
 
 class ReplayOrder {

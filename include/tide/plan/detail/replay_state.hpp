@@ -19,6 +19,7 @@ class ReplayState {
   ReplayState(const Collective& plan_of, const PieceTable& table, const OpGraph& graph, VerifyReport& report)
       : collective(plan_of),
         pieces(table),
+        ops(graph),
         order(graph),
         memory(plan_of, table, graph, order),
         faults(table, graph, report) {}
@@ -49,6 +50,15 @@ class ReplayState {
     }
   }
 
+  // Appends `bytes` bytes at `begin` to a row that `writer` writes; returns where they end.
+  static index_t append(std::vector<Cell>& row, index_t begin, index_t bytes, NodeIndex writer,
+                        const ByteContent& content) {
+    if (row.empty() || row.back().content.from(begin - row.back().begin) != content) {
+      row.push_back({begin, writer, UINT32_MAX, content});
+    }
+    return begin + bytes;
+  }
+
   // Keeps a fault of contents; `text(side)` is its sentence.
   template <class Text>
   void blame(Law law, const MemoryRegion& region, index_t begin, index_t end, Text text,
@@ -60,6 +70,7 @@ class ReplayState {
 
   const Collective& collective;
   const PieceTable& pieces;
+  const OpGraph& ops;
   ReplayOrder order;
   ReplayMemory memory;
   ReplayFaults faults;

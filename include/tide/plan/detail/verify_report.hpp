@@ -81,7 +81,11 @@ class VerifyReport {
   // "slot bytes [0, 512) of 'w' of rank 2"
   [[nodiscard]] std::string what(const ByteRange& bytes) const {
     std::string text = checked_name(bytes.place.space);
-    if (bytes.place.space == Space::inbox) text += " chunk " + std::to_string(bytes.place.instance);
+    if (bytes.place.space == Space::inbox) {
+      text += " chunk " + std::to_string(bytes.place.instance);
+    } else if (collective_->space_instances(bytes.place.space) > 1) {
+      text += " " + std::to_string(bytes.place.instance);
+    }
     text += " bytes [" + std::to_string(bytes.begin) + ", " + std::to_string(bytes.end) + ")";
     const ParameterIndex parameter{bytes.place.parameter};
     if (parameter.value < collective_->layout.group.size()) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which signal meets which wait. A word has one source (a lane of a rank), its values grow in a run from 1 to at most
-// `per_run`, and by `per_run` from run to run. A wait names a value that is raised: a later one would meet it too, but
-// then the two ranks would not agree on what they wait for.
+// Which signal or put meets which wait. A word has one source (a lane of a rank), its values grow in a run from 1 to at
+// most `per_run`, and by `per_run` from run to run. A wait names a value that is raised: a later one would meet it too,
+// but then the two ranks would not agree on what they wait for. Only net lanes wait for other nodes: a network may hand
+// out a signal once, and serve waits in one order with puts.
 
 #pragma once
 
@@ -19,23 +20,23 @@ namespace tide::detail {
 
 class WordMatch {
  public:
-  // @pre every signal and wait names a word
+  // @pre every signal, put and wait names a word
   WordMatch(const Collective& collective, OpGraph& graph, VerifyReport& report)
       : words_(collective.words()), graph_(&graph), report_(&report) {
     const std::span<const Plan> plans = graph.plans();
     for (std::size_t p = 0; p < plans.size(); ++p) {
       for (std::size_t s = 0; s < plans[p].ops.size(); ++s) {
         const Op& op = plans[p].ops[s];
-        if (op.kind != OpKind::signal && op.kind != OpKind::wait) continue;
-        const bool signal = op.kind == OpKind::signal;
-        const Use use{signal ? op.peer : static_cast<std::int32_t>(p),
-                      static_cast<std::int32_t>(op.word()),
+        if (!op.raises() && op.kind != OpKind::wait) continue;
+        const Op::Raise raise = op.raises() ? op.raise() : Op::Raise{op.word(), op.value(), op.per_run()};
+        const Use use{op.raises() ? op.peer : static_cast<std::int32_t>(p),
+                      static_cast<std::int32_t>(raise.word),
                       static_cast<std::uint32_t>(p),
                       static_cast<std::uint32_t>(s),
-                      op.value(),
-                      op.rows,
+                      raise.value,
+                      static_cast<std::uint32_t>(raise.per_run),
                       op.lane};
-        (signal ? signals_ : waits_).push_back(use);
+        (op.raises() ? signals_ : waits_).push_back(use);
       }
     }
     signals_ = sorted(std::move(signals_));
@@ -100,6 +101,7 @@ class WordMatch {
     return all.subspan(first, last - first);
   }
 
+  [[nodiscard]] LaneKind lane_kind(const Use& use) const { return graph_->plans()[use.plan].lanes[use.lane].kind; }
   [[nodiscard]] std::string name(const Use& use) const { return report_->word(use.owner, use.word); }
   [[nodiscard]] Side side(const Use& use) const { return report_->side(use.plan, use.seq); }
   [[nodiscard]] std::string who(const Use& use) const { return report_->who(use.plan, use.seq); }
@@ -146,6 +148,9 @@ class WordMatch {
 
   void meet(const Use& wait, std::span<const Use> signals) {
     const index_t per_run = wait.per_run;
+    if (graph_->wire(signals[0].plan, signals[0].seq, 0) != no_node && lane_kind(wait) != LaneKind::net) {
+      return fault(Law::agreement, wait, "waits for another node, which only a net lane may, by", signals[0], "");
+    }
     if (wait.per_run != signals[0].per_run) {
       return fault(Law::agreement, wait,
                    "takes " + name(wait) + " to grow by " + std::to_string(per_run) + " in a run,", signals[0],
@@ -159,7 +164,7 @@ class WordMatch {
         std::lower_bound(signals.begin(), signals.end(), value, [](const Use& s, index_t v) { return s.value < v; });
     if (signal == signals.end() || signal->value != value) return unmet(wait, signals);
     for (index_t run = back; run < unrolled_runs; ++run) {  // before, it is met from the start
-      graph_->set_extra(graph_->node(wait.plan, wait.seq, run), graph_->node(signal->plan, signal->seq, run - back));
+      graph_->set_extra(graph_->node(wait.plan, wait.seq, run), graph_->raise(signal->plan, signal->seq, run - back));
     }
   }
 

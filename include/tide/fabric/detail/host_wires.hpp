@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The network of one rank where a hook makes it one: what is sent comes later, by a thread of its own.
+//
+//   lane   put A to 2   put B to 3   put C to 2          sent: the source has been read, the lane goes on
+//   wires               A ............ C                 to rank 2, in order
+//                             B ..                       to rank 3, whenever it comes
+
+#pragma once
+
+#include <tide/fabric/host_options.hpp>  // Duration
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+namespace tide::detail {
+
+class HostWires {
+ public:
+  /// What is in order: what a lane of a program sends to a rank.
+  using Wire = std::tuple<const void*, std::int32_t, std::int32_t>;
+
+  HostWires() = default;
+  HostWires(const HostWires&) = delete;
+  HostWires& operator=(const HostWires&) = delete;
+  ~HostWires() { stop(true); }
+
+  /// Has `deliver()` called after `delay`, behind what is on the wire. False when `depth` puts are on their way there.
+  [[nodiscard]] bool send(const Wire& wire, Duration delay, index_t depth, std::function<void()> deliver) {
+    const std::lock_guard lock(mutex_);
+    State& state = wires_[wire];
+    if (depth > 0 && state.on_its_way >= depth) return false;
+    ++state.on_its_way;
+    state.last = std::max(state.last, std::chrono::steady_clock::now() + delay);
+    due_.emplace(state.last, Message{&state, std::move(deliver)});
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    changed_.notify_one();
+    return true;
+  }
+
+  /// Delivers what is on its way, or drops it, then ends the thread. May be called again.
+  void stop(bool drop) {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      if (drop) due_.clear();
+      changed_.notify_one();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  struct State {
+    Time last{};
+    index_t on_its_way = 0;
+  };
+  struct Message {
+    State* wire;
+    std::function<void()> deliver;
+  };
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopping_ || !due_.empty(); });
+      if (due_.empty()) return;
+      const Time next = due_.begin()->first;
+      if (next > std::chrono::steady_clock::now()) {
+        changed_.wait_until(lock, next);
+        continue;
+      }
+      Message message = std::move(due_.begin()->second);
+      due_.erase(due_.begin());
+      lock.unlock();
+      message.deliver();
+      lock.lock();
+      --message.wire->on_its_way;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Wire, State> wires_;  // a map: states stay where they are
+  std::multimap<Time, Message> due_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tide::detail
