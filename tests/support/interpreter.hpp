@@ -122,8 +122,8 @@ class Interpreter {
     Bytes bytes{};
   };
 
-  /// Somebody who does one thing after the other: a lane, the caller, the reader of a reduce's output, a wire, the keeper
-  /// of a slot that is an inbox: before each run he overwrites it, as gathers do.
+  /// Somebody who does one thing after the other: a lane, the caller, the reader of a reduce's output, a wire, the
+  /// keeper of a slot that is an inbox: before each run he overwrites it, as gathers do.
   struct Actor {
     enum class Kind { lane, caller, reader, keeper, wire };
 
