@@ -81,9 +81,14 @@
 #include <tide/memory/slot_pool.hpp>
 
 #include <tide/pipeline/all_gather.hpp>
+#include <tide/pipeline/all_reduce.hpp>
 #include <tide/pipeline/gathered.hpp>
 #include <tide/pipeline/own_block.hpp>
+#include <tide/pipeline/part.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
+#include <tide/pipeline/replicated.hpp>
+#include <tide/pipeline/sharded_step.hpp>
+#include <tide/pipeline/step_group.hpp>
 
 #include <tide/models/llama3_1.hpp>
 #include <tide/models/model.hpp>

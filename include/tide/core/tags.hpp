@@ -38,4 +38,25 @@ struct Ctas {
   static constexpr index_t value = N;
 };
 
+/// How many groups are gathered ahead of the one that is computed with.
+template <index_t N>
+struct Prefetch {
+  static_assert(N >= 0 && N <= 254, "tide::Prefetch: the number of groups gathered ahead must be 0 to 254.");
+  static constexpr index_t value = N;
+};
+
+/// How often a model has the groups of one layout.
+template <index_t N>
+struct Repeat {
+  static_assert(N > 0, "tide::Repeat: the number of groups must be positive.");
+  static constexpr index_t value = N;
+};
+
+/// How many gradient memories take turns.
+template <index_t N>
+struct Buffers {
+  static_assert(N >= 0 && N <= 255, "tide::Buffers: the number of gradient memories must be 0 to 255.");
+  static constexpr index_t value = N;
+};
+
 }  // namespace tide

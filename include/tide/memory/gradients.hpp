@@ -25,7 +25,10 @@ class Gradients {
  public:
   explicit Gradients(FabricPort& fabric) : Gradients(fabric, detail::layout_on<Layout>(fabric)) {}
   Gradients(FabricPort& fabric, Layout layout)
-      : storage_(fabric, layout.view().bytes(Buffer::gradients)),
+      : Gradients(detail::ArenaStorage(fabric, layout.view().bytes(Buffer::gradients)), layout) {}
+  /// In storage that others use at other times, of at least `bytes(Buffer::gradients)` bytes.
+  Gradients(detail::ArenaStorage storage, Layout layout)
+      : storage_(storage),
         layout_(std::move(layout)),
         missing_(static_cast<std::size_t>(layout_.view().group.size()), 0) {}
 

@@ -12,7 +12,14 @@ auto subject = tide::Depth<0>::value;
 auto subject = tide::Depth<256>::value;
 #elif TIDE_CASE == 6  // expect: tide::Ctas: the number of CTAs must be positive
 auto subject = tide::Ctas<-1>::value;
+#elif TIDE_CASE == 7  // expect: tide::Prefetch: the number of groups gathered ahead must be 0 to 254
+auto subject = tide::Prefetch<-1>::value;
+#elif TIDE_CASE == 8  // expect: tide::Repeat: the number of groups must be positive
+auto subject = tide::Repeat<0>::value;
+#elif TIDE_CASE == 9  // expect: tide::Buffers: the number of gradient memories must be 0 to 255
+auto subject = tide::Buffers<256>::value;
 #else                 // control: the same with legal arguments
 auto subject = tide::Bytes<1>::value + tide::Chunks<1>::value + tide::Chunks<255>::value + tide::Depth<1>::value +
-               tide::Depth<255>::value + tide::Ctas<1>::value;
+               tide::Depth<255>::value + tide::Ctas<1>::value + tide::Prefetch<0>::value + tide::Repeat<1>::value +
+               tide::Buffers<0>::value;
 #endif

@@ -98,9 +98,13 @@ void host_sum(const HostSumRow& row) {
   for (index_t begin = 0; begin < row.elements; begin += sum_block) {
     const index_t n = std::min(sum_block, row.elements - begin);
     float* output = row.output + begin;
-    float* sums = Accumulate ? scratch[0] : output;
+    // Where the sum replaces the own input, no half of it may be stored before all is read.
+    const bool in_place = row.own == reinterpret_cast<const std::byte*>(row.output);
+    float* sums = Accumulate || in_place ? scratch[0] : output;
     sum_range<In>(row, 0, row.inputs, begin, n, row.scale, sums, scratch[1]);
-    if constexpr (Accumulate) {
+    if constexpr (!Accumulate) {
+      if (in_place) std::copy_n(sums, n, output);
+    } else {
       keep_rounded(sums);
       for (index_t e = 0; e < n; ++e) output[e] += sums[e];
     }

@@ -19,6 +19,13 @@ class ArenaStorage {
   ArenaStorage(FabricPort& port, index_t bytes)
       : port_(&port), offset_(port.reserve(std::max<index_t>(bytes, 1), 256)) {}
 
+  // A range that was reserved before.
+  [[nodiscard]] static ArenaStorage at(FabricPort& port, index_t offset) {
+    ArenaStorage storage(port);
+    storage.offset_ = offset;
+    return storage;
+  }
+
   // @throws Error (Errc::order) before init
   [[nodiscard]] std::byte* data() const {
     if (port_->arena() == nullptr) {
@@ -29,8 +36,10 @@ class ArenaStorage {
   [[nodiscard]] FabricPort& port() const noexcept { return *port_; }
 
  private:
+  explicit ArenaStorage(FabricPort& port) : port_(&port) {}
+
   FabricPort* port_;
-  index_t offset_;
+  index_t offset_ = 0;
 };
 
 // Whether a layout is all in its type.

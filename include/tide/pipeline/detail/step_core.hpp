@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What ShardedStep knows of a step without knowing types: which group is due, which are gathered, what waits for what.
+//
+// A pass is a row of turns: the groups in order, then, unless it is an evaluation, in the opposite order. At each turn
+// the groups of this turn and of the next ones are gathered, as far as Prefetch says.
+
+#pragma once
+
+#include <tide/memory/gradients.hpp>  // ArenaStorage, Event
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tide {
+
+/// What a micro-batch is for.
+enum class Pass : std::uint8_t {
+  last,        ///< forward and backward of the only or the last micro-batch of a step: gradients are complete after it
+  accumulate,  ///< forward and backward of a micro-batch that others of the same step follow
+  evaluate,    ///< a forward only
+};
+
+}  // namespace tide
+
+namespace tide::detail {
+
+// A stream of a fabric whose type is not known here.
+class PortStream {
+ public:
+  explicit PortStream(StreamRef stream) noexcept : stream_(stream) {}
+
+  [[nodiscard]] StreamRef ref() const noexcept { return stream_; }
+  [[nodiscard]] Event record() { return stream_.port->record(stream_); }
+  void wait(const Event& event) {
+    if (event.valid()) stream_.port->wait(stream_, event);
+  }
+  void zero(void* target, index_t bytes) { stream_.port->zero(stream_, target, bytes); }
+
+ private:
+  StreamRef stream_;
+};
+
+// The groups of a part, as the core sees them.
+class StepGroups {
+ public:
+  // Starts a gather of group `index` into a slot; the event of its completion.
+  virtual Event gather(index_t index, PortStream& stream) = 0;
+  // Gives the slot back after what is enqueued on `stream`.
+  virtual void release(index_t index, PortStream& stream) = 0;
+
+ protected:
+  ~StepGroups() = default;
+};
+
+struct StepGroupState {
+  StepGroups* part;
+  index_t index;  // in the part
+  std::string_view name;
+  bool kept;
+  bool gathered = false;  // it has a slot
+  bool used = false;      // a handle of it lives
+  bool adds = false;      // the next reduce adds to the one before
+  Event complete{};       // of its latest gather
+  Event read{};           // what read the parameters of a forward that keeps its slot
+  Event ready{};          // its reduced gradients
+  Event settled{};        // what used its shards outside a pass, an optimizer say
+};
+
+class StepCore {
+ public:
+  // @param slots  that groups may be gathered into
+  StepCore(FabricPort& port, StreamRef gathers, StreamRef reduces, index_t ahead, index_t slots)
+      : port_(&port), gathers_(gathers), reduces_(reduces), ahead_(ahead), slots_(slots) {}
+
+  void add(StepGroups& part, index_t index, std::string_view name, bool kept) {
+    groups_.push_back({&part, index, name, kept});
+  }
+
+  [[nodiscard]] index_t count() const noexcept { return static_cast<index_t>(groups_.size()); }
+  [[nodiscard]] StepGroupState& at(index_t group) noexcept { return groups_[static_cast<std::size_t>(group)]; }
+  [[nodiscard]] FabricPort& port() const noexcept { return *port_; }
+  [[nodiscard]] PortStream& reduces() noexcept { return reduces_; }
+  [[nodiscard]] Pass pass() const noexcept { return pass_; }
+
+  // Begins a pass and gathers its first groups.
+  void start(Pass pass) {
+    require_idle("start");
+    pass_ = pass;
+    gather_ahead();
+    started_ = true;
+  }
+
+  // The turn of a group: its parameters are there for what is enqueued on `stream` from now on.
+  void enter(bool backward, index_t group, PortStream stream) {
+    require_sound();
+    const index_t turn = backward ? 2 * count() - 1 - group : group;
+    if (!started_) pass_ = Pass::last;
+    if (turn != turn_ || turn >= turns()) refuse_turn(backward, group);
+    if (at(group).used) {
+      port_->refuse(Errc::order, text({"tide::ShardedStep: a group must be released before its backward; ",
+                                       describe(group), " was not."}));
+    }
+    gather_ahead();
+    started_ = true;
+    ++turn_;
+    StepGroupState& state = at(group);
+    state.used = true;
+    stream.wait(state.complete);
+    if (backward) stream.wait(state.read);
+  }
+
+  // The readers of a forward have been enqueued.
+  void leave_forward(index_t group, PortStream stream) {
+    StepGroupState& state = at(group);
+    state.used = false;
+    // The turn that comes next will ask for this group's backward, or it has a slot of its own.
+    const bool soon = 2 * count() - 1 - group <= turn_ + ahead_;
+    if (pass_ != Pass::evaluate && (state.kept || soon)) {
+      state.read = stream.record();
+    } else {
+      state.part->release(state.index, stream);
+      state.gathered = false;
+    }
+    end_turn(pass_ == Pass::evaluate ? count() : 2 * count());
+  }
+
+  // The readers of a backward have been enqueued, and its reduce where it has one.
+  void leave_backward(index_t group, PortStream stream) {
+    StepGroupState& state = at(group);
+    state.used = false;
+    state.gathered = false;
+    state.part->release(state.index, stream);
+    reduced_ = false;
+    end_turn(2 * count());
+  }
+
+  void dropped(index_t group) noexcept {
+    if (dropped_ < 0) dropped_ = group;
+  }
+
+  void require_sound() {
+    if (dropped_ >= 0) {
+      port_->refuse(Errc::order, text({"tide::ShardedStep: a group must be released or reduced before its handle is "
+                                       "destroyed; ",
+                                       describe(dropped_), " was not."}));
+    }
+  }
+
+  // Between passes.
+  void require_idle(const char* call) {
+    require_sound();
+    if (!started_) return;
+    port_->refuse(Errc::order, text({"tide::ShardedStep: a pass must be ended before another thing is done; ", call,
+                                     " was called where ", due(), " is due."}));
+  }
+
+  // After a whole backward of a last micro-batch.
+  void require_reduced(const char* call) {
+    require_idle(call);
+    if (reduced_) return;
+    port_->refuse(Errc::order, text({"tide::ShardedStep: gradients must be complete before they are used; ", call,
+                                     " was called before a pass with Pass::last has ended."}));
+  }
+
+  // The shards of a group are used on `stream`, after its gathers, and its reduces where `reduced`.
+  void begin_use(index_t group, PortStream stream, bool reduced) {
+    stream.wait(at(group).complete);
+    if (reduced) stream.wait(at(group).ready);
+    stream.wait(at(group).settled);
+  }
+  void end_use(index_t group, PortStream stream) { at(group).settled = stream.record(); }
+  void consume() noexcept { reduced_ = false; }
+
+  [[nodiscard]] std::string describe(index_t group) {
+    return text({"group ", at(group).index, " of '", std::string(at(group).name), "'"});
+  }
+
+  void refuse_group(std::string_view part, index_t i, index_t repeat) {
+    port_->refuse(Errc::argument, text({"tide::ShardedStep: a part has groups 0 to Repeat - 1; '", part, "' has ",
+                                        repeat, ", number ", i, " was asked for."}));
+  }
+
+ private:
+  [[nodiscard]] index_t turns() const noexcept { return pass_ == Pass::evaluate ? count() : 2 * count(); }
+  [[nodiscard]] index_t group_of(index_t turn) const noexcept { return turn < count() ? turn : 2 * count() - 1 - turn; }
+
+  void gather_ahead() {
+    const index_t end = std::min(turn_ + ahead_ + 1, turns());
+    const auto held = std::count_if(groups_.begin(), groups_.end(), [](const auto& group) { return group.gathered; });
+    index_t needed = held;
+    for (index_t turn = turn_; turn < end; ++turn) {
+      bool seen = at(group_of(turn)).gathered;
+      for (index_t before = turn_; before < turn; ++before) seen = seen || group_of(before) == group_of(turn);
+      needed += seen ? 0 : 1;
+    }
+    if (needed > slots_) {
+      port_->refuse(Errc::capacity,
+                    text({"tide::ShardedStep: a group must be released before another is gathered; ", due(), " needs ",
+                          needed, " slots with those that are held, there are ", slots_, "."}));
+    }
+    for (index_t turn = turn_; turn < end; ++turn) {
+      StepGroupState& state = at(group_of(turn));
+      if (state.gathered) continue;
+      gathers_.wait(state.settled);
+      state.complete = state.part->gather(state.index, gathers_);
+      state.gathered = true;
+      state.read = {};
+    }
+  }
+
+  void end_turn(index_t turns) {
+    if (turn_ < turns) return;
+    if (std::any_of(groups_.begin(), groups_.end(), [](const auto& group) { return group.used; })) return;
+    turn_ = 0;
+    started_ = false;
+    if (pass_ == Pass::last) reduced_ = true;
+  }
+
+  [[nodiscard]] std::string due() {
+    return turn_ == turns() ? "the release of a group" : describe_turn(turn_ >= count(), group_of(turn_));
+  }
+  [[nodiscard]] std::string describe_turn(bool backward, index_t group) {
+    return text({backward ? "backward of " : "forward of ", describe(group)});
+  }
+  void refuse_turn(bool backward, index_t group) {
+    port_->refuse(Errc::order,
+                  text({"tide::ShardedStep: groups must be asked for in the order of the model, and backwards; ",
+                        describe_turn(backward, group), " was called where ", due(), " is due."}));
+  }
+
+  FabricPort* port_;
+  PortStream gathers_;
+  PortStream reduces_;
+  index_t ahead_;
+  index_t slots_;
+  std::vector<StepGroupState> groups_;
+  Pass pass_ = Pass::last;
+  index_t turn_ = 0;      // the one that is due
+  bool started_ = false;  // a pass has begun
+  bool reduced_ = false;  // a step's gradients are complete
+  index_t dropped_ = -1;
+};
+
+// What all parts write their gradients to, in turns.
+struct GradientMemory {
+  std::vector<ArenaStorage> buffers;
+  std::vector<Event> free;   // by buffer: when its last reduce has read it
+  std::vector<char> in_use;  // by buffer: whether a handle has it
+  index_t bytes = 0;         // of all
+  index_t turn = 0;
+
+  GradientMemory(FabricPort& port, index_t count, index_t each) : bytes(count * each) {
+    for (index_t i = 0; i < count; ++i) buffers.emplace_back(port, each);
+    free.resize(buffers.size());
+    in_use.resize(buffers.size(), 0);
+  }
+
+  // The buffer that is next; -1 where there are none.
+  [[nodiscard]] index_t next(StepCore& core) const {
+    if (buffers.empty()) return -1;
+    const index_t buffer = turn % static_cast<index_t>(buffers.size());
+    if (in_use[static_cast<std::size_t>(buffer)] != 0) {
+      core.port().refuse(Errc::capacity,
+                         text({"tide::ShardedStep: a group must be reduced before another gets its gradient memory; "
+                               "Buffers is ",
+                               buffers.size(), "."}));
+    }
+    return buffer;
+  }
+
+  // What is enqueued on `stream` from now on may write to it.
+  void take(index_t buffer, PortStream stream) {
+    stream.wait(free[static_cast<std::size_t>(buffer)]);
+    in_use[static_cast<std::size_t>(buffer)] = 1;
+    ++turn;
+  }
+
+  // May be written again after `read`.
+  void give_back(index_t buffer, const Event& read) noexcept {
+    free[static_cast<std::size_t>(buffer)] = read;
+    in_use[static_cast<std::size_t>(buffer)] = 0;
+  }
+};
+
+}  // namespace tide::detail

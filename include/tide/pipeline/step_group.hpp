@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ForwardGroup, BackwardGroup, UpdateGroup: what ShardedStep hands out for one group: whole parameters in the forward
+// and the backward, shards and reduced gradients for the optimizer.
+//
+//   auto block = step.forward<"blocks">(stream, i);      // parameters are there for what comes next on `stream`
+//   multiply(block.get<"w">(), ...);
+//   block.release();                                     // its readers have been enqueued
+//
+//   auto block = step.backward<"blocks">(stream, i);
+//   gradients_of(block.get<"w">(), block.gradient<"w">(), ...);
+//   block.reduce();                                      // likewise, and the writers of its gradients
+//
+// Test: tests/pipeline/sharded_step.test.cpp
+
+#pragma once
+
+#include <tide/pipeline/detail/step_part.hpp>  // StepPart
+
+#include <span>
+#include <utility>
+
+namespace tide {
+
+namespace detail {
+
+// The whole parameters of a group that is gathered. Moves; must be ended before it is destroyed, else the step refuses
+// further calls.
+template <class StepPart>
+class LiveGroup {
+ public:
+  LiveGroup(StepPart& part, StepCore& core, index_t group, StreamRef stream) noexcept
+      : part_(&part), core_(&core), group_(group), stream_(stream) {}
+  LiveGroup(LiveGroup&& other) noexcept
+      : part_(other.part_), core_(std::exchange(other.core_, nullptr)), group_(other.group_), stream_(other.stream_) {}
+  LiveGroup& operator=(LiveGroup&&) = delete;
+  ~LiveGroup() {
+    if (core_ != nullptr) core_->dropped(group_);
+  }
+
+  /// The parameter called `Text`, as of `Gathered`.
+  template <FixedString Text>
+  [[nodiscard]] auto get() const {
+    return part_->gathered(index()).template get<Text>();
+  }
+  /// The first byte of a parameter.
+  [[nodiscard]] std::byte* at(ParameterIndex parameter) const { return part_->gathered(index()).at(parameter); }
+  /// Which group of its part this is.
+  [[nodiscard]] index_t index() const noexcept { return group_ - part_->first(); }
+
+ protected:
+  StepPart* part_;
+  StepCore* core_;  // null when ended
+  index_t group_;
+  StreamRef stream_;
+
+  [[nodiscard]] StepCore& live() const {
+    if (core_ == nullptr) raise(Errc::order, "tide::ShardedStep: a handle must be released or reduced once.");
+    return *core_;
+  }
+  // The core, for the one call that ends the handle.
+  [[nodiscard]] StepCore& end() {
+    StepCore& core = live();
+    core_ = nullptr;
+    return core;
+  }
+};
+
+}  // namespace detail
+
+/// A group in its forward.
+template <class StepPart>
+class ForwardGroup : public detail::LiveGroup<StepPart> {
+ public:
+  using detail::LiveGroup<StepPart>::LiveGroup;
+
+  /// Whatever reads the parameters has been enqueued on the stream of the call, or that stream has waited for it.
+  void release() { this->end().leave_forward(this->group_, detail::PortStream(this->stream_)); }
+};
+
+/// A group in its backward.
+template <class StepPart>
+class BackwardGroup : public detail::LiveGroup<StepPart> {
+  using P = typename StepPart::part;
+  using Layout = typename P::Trainable;
+  static constexpr bool trains = !P::frozen;
+  static constexpr bool has_memory = trains && StepPart::types::buffers > 0;
+
+ public:
+  BackwardGroup(StepPart& part, detail::StepCore& core, index_t group, StreamRef stream, detail::GradientMemory& memory,
+                index_t buffer) noexcept
+      : detail::LiveGroup<StepPart>(part, core, group, stream), memory_(&memory), buffer_(buffer) {}
+
+  /// Where the gradient of the parameter called `Text` belongs. Holds what an earlier group left: overwrite it.
+  template <FixedString Text>
+  [[nodiscard]] auto gradient() const requires(has_memory) {
+    return gradients().template get<Text>();
+  }
+  /// All gradients of the group.
+  [[nodiscard]] Gradients<Layout>& gradients() const requires(has_memory) {
+    return this->part_->reduce->gradients(buffer_);
+  }
+
+  /// Declares that a parameter got no gradient on this rank: it counts as zeros.
+  template <FixedString Text>
+  void missing() requires(has_memory) {
+    gradients().template missing<Text>();
+  }
+  void missing(ParameterIndex parameter) requires(has_memory) { gradients().missing(parameter); }
+  /// That none got one.
+  void all_missing() requires(has_memory) {
+    for (index_t p = 0; p < gradients().layout().view().group.size(); ++p) missing(ParameterIndex{p});
+  }
+
+  /// Whatever reads the parameters and writes the gradients has been enqueued on the stream of the call, or that stream
+  /// has waited for it: gives the parameters back and reduces. The gradients may be overwritten after
+  /// `gradients_free`; the step does so in later groups, and waits for it.
+  ReduceTicket reduce() requires(has_memory) { return run(gradients()); }
+  /// The same with gradients that lie elsewhere, until `gradients_free`.
+  ReduceTicket reduce(const GradientTable<Layout>& table) requires(trains) { return run(table); }
+
+  /// Of a frozen part: gives the parameters back.
+  void release() requires(!trains) { this->end().leave_backward(this->group_, detail::PortStream(this->stream_)); }
+
+ private:
+  // Where the reduce is refused, nothing has happened, and the handle goes on.
+  template <class Source>
+  ReduceTicket run(Source& source) {
+    detail::PortStream stream(this->stream_);
+    detail::StepCore& core = this->live();
+    const ReduceTicket ticket = this->part_->reduce->run(core, this->group_, source, stream.record());
+    if (buffer_ >= 0) memory_->give_back(buffer_, ticket.gradients_free);
+    this->end().leave_backward(this->group_, stream);
+    return ticket;
+  }
+
+  detail::GradientMemory* memory_;
+  index_t buffer_;
+};
+
+/// A group between passes: its shards and, where it trains, its reduced gradients. Cheap to copy: what is enqueued may
+/// keep it.
+template <class StepPart>
+class UpdateGroup {
+  using P = typename StepPart::part;
+  static constexpr bool trains = !P::frozen;
+
+ public:
+  UpdateGroup(StepPart& part, index_t index) noexcept : part_(&part), index_(index) {}
+
+  [[nodiscard]] static constexpr std::string_view part() noexcept { return P::name; }
+  /// Which group of its part this is.
+  [[nodiscard]] index_t index() const noexcept { return index_; }
+
+  /// The own f32 masters.
+  [[nodiscard]] auto masters() const requires(trains) { return part_->weights(index_).view(); }
+  /// The own shards of a frozen part, in the gathered element.
+  [[nodiscard]] auto shards() const requires(!trains) { return part_->weights(index_).view(); }
+  /// The own reduced gradients. Without frozen parameters they lie as the masters do.
+  [[nodiscard]] auto reduced() const requires(trains) { return part_->reduce->reduced(index_); }
+
+  /// Calls f(const Parameter&, std::span<float> masters, std::span<float> reduced) for each parameter that trains and
+  /// that this rank owns rows of.
+  template <class F>
+  void for_each(F f) const requires(trains) {
+    const auto all = masters();
+    const auto some = reduced();
+    const LayoutView layout = all.layout().view();
+    ParameterIndex next{0};
+    some.layout().view().for_each_piece(some.rank(), [&](const Piece& piece) {
+      const Parameter& parameter = some.layout().view().group[piece.parameter];
+      while (!layout.group[next].name.reads(parameter.name)) ++next.value;  // skips what is frozen
+      if (piece.elements() == 0) return;
+      const auto floats = [&](std::byte* at) {
+        return std::span<float>(reinterpret_cast<float*>(at), static_cast<std::size_t>(piece.elements()));
+      };
+      f(parameter, floats(all.bytes_of(next).data()), floats(some.data() + piece.offset(Buffer::masters)));
+    });
+  }
+
+ private:
+  StepPart* part_;
+  index_t index_;
+};
+
+}  // namespace tide

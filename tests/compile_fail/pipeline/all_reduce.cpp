@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tide/fabric/host_fabric.hpp>
+#include <tide/pipeline/all_reduce.hpp>
+
+using tide::UnicastTransport;
+
+#if TIDE_CASE == 1  // expect: tide::AllReduce: Box must be a Ring
+using Sums =
+    tide::AllReduce<tide::Depth<1>, UnicastTransport, tide::CopyEngineReducer<>, tide::SingleNode, tide::SlotReuse>;
+#elif TIDE_CASE == 2  // expect: tide::AllReduce: R must store
+using Sums = tide::AllReduce<tide::Depth<1>, UnicastTransport, tide::CopyEngineReducer<tide::Burst, tide::Accumulate>>;
+#else                 // control: the defaults
+using Sums = tide::AllReduce<>;
+#endif
+
+void subject(tide::HostFabric& fabric) { Sums sums(fabric, 1); }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AllReduce against sums along the tree, on every rank, over and over.
+
+#include <doctest/doctest.h>
+#include <tide/pipeline/all_reduce.hpp>
+#include <tide/reduce/tree.hpp>
+
+#include "support/delays.hpp"
+#include "support/host_ranks.hpp"
+#include "support/rank_errors.hpp"
+#include "support/sanitizer.hpp"
+
+#include <cstring>
+
+namespace {
+
+namespace all_reduce_test {
+
+using namespace tide_test;
+
+float value_of(std::uint64_t step, index_t rank, index_t buffer, index_t element) {
+  const std::uint64_t bits = mix(step, static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(buffer),
+                                 static_cast<std::uint64_t>(element));
+  return static_cast<float>(static_cast<std::int64_t>(bits % 2001) - 1000) / static_cast<float>(bits / 2001 % 97 + 3);
+}
+
+/// Fills, sums and compares three buffers for a number of steps; returns what was wrong on each rank.
+void check_sums(index_t ranks, index_t elements, std::uint64_t steps, float scale, tide::HostOptions options) {
+  CAPTURE(ranks);
+  CAPTURE(elements);
+  using Small = tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>;
+  using Sums =
+      tide::AllReduce<tide::Depth<3>, tide::UnicastTransport, tide::CopyEngineReducer<>, tide::SingleNode, Small>;
+  std::vector<int> wrong(static_cast<std::size_t>(ranks), 0);
+  check_no_error(errors_of(HostRanks{options}, ranks, [&](tide::HostFabric& fabric) {
+    Sums sums(fabric, elements, "numbers");
+    if (scale != 0) sums.scale(scale);
+    fabric.init();
+    const float factor = scale != 0 ? scale : 1.0F / static_cast<float>(ranks);
+    const index_t own = fabric.rank().value;
+    tide::HostStream streams[2] = {fabric.stream(), fabric.stream()};
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      const auto buffer = static_cast<index_t>(step % 3);
+      tide::HostStream& stream = streams[step % 2];
+      // A buffer's last reader may have been on the other stream.
+      stream.wait(streams[1 - step % 2].record());
+      stream.run([=, at = sums.buffer(buffer)] {
+        for (index_t e = 0; e < elements; ++e) at[e] = value_of(step, own, buffer, e);
+      });
+      stream.wait(sums.enqueue(stream, buffer));
+      stream.run([=, at = sums.buffer(buffer), &count = wrong[static_cast<std::size_t>(own)]] {
+        for (index_t e = 0; e < elements; ++e) {
+          const auto leaf = [&](index_t rank) { return value_of(step, rank, buffer, e); };
+          const float expected = tide::tree_sum(0, ranks, leaf) * factor;
+          count += std::memcmp(&at[e], &expected, sizeof(float)) == 0 ? 0 : 1;
+        }
+      });
+    }
+    for (tide::HostStream& stream : streams) stream.synchronize();
+    fabric.close();
+  }));
+  for (const int count : wrong) CHECK(count == 0);
+}
+
+}  // namespace all_reduce_test
+
+}  // namespace
+
+TEST_CASE("AllReduce: every rank has the tree's sums, whatever the ranks and the length") {
+  using all_reduce_test::check_sums;
+  for (const tide::index_t ranks : {1, 2, 3, 4, 5, 6, 8, 9}) {
+    for (const tide::index_t elements : {1, 2, 64, 1000, 5003}) check_sums(ranks, elements, 4, 0, {});
+  }
+}
+
+TEST_CASE("AllReduce: many calls, with delays at every op, and with lanes merged") {
+  using all_reduce_test::check_sums;
+  check_sums(3, 517, tide_test::sized(300, 60), 0.25F, {.hook = tide_test::random_delays(5, 40)});
+  check_sums(5, 33, tide_test::sized(200, 40), 1.0F, {.lanes = tide::HostLanes::merged});
+}
+
+TEST_CASE("AllReduce: no elements at all") { all_reduce_test::check_sums(3, 0, 4, 0, {}); }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// timeout: 240
+//
+// ShardedStep against training without shards: masters and losses bit for bit, with delays, missing gradients, frozen
+// and kept parts, micro-batches, gradients that are scribbled over the moment they are free. TIDE_STEPS=100000 in the
+// environment makes the last case as long.
+
+#include <doctest/doctest.h>
+#include <tide/pipeline/sharded_step.hpp>
+
+#include "support/delays.hpp"
+#include "support/sanitizer.hpp"
+#include "support/seeds.hpp"
+#include "support/step_training.hpp"
+
+#include <cstdlib>
+
+namespace {
+
+namespace sharded_step_test {
+
+using namespace tide_test;
+using step::check_training;
+using step::Recipe;
+
+// A step each with everything small, everything large, micro-batches.
+using Plain = step::Step<tide::SlotReuse>;
+using Narrow = step::Step<step::SmallRing, step::Add, tide::Prefetch<0>, tide::Buffers<1>>;
+using Wide = step::Step<tide::SlotReuse, step::Add, tide::Prefetch<3>, tide::Depth<9>, tide::Buffers<3>>;
+
+static_assert(Plain::depth == 4 && Narrow::depth == 2 && Wide::depth == 9);
+static_assert(step::Step<step::SmallRing, step::Add, tide::Prefetch<50>>::depth == 7);  // a slot for each group
+
+}  // namespace sharded_step_test
+
+}  // namespace
+
+TEST_CASE("ShardedStep: masters and losses are those of training without shards, for any number of ranks") {
+  using namespace sharded_step_test;
+  for (const index_t ranks : {1, 2, 3, 4, 5, 8}) {
+    check_training<Plain>({.ranks = ranks});
+    check_training<Narrow>({.ranks = ranks});
+    check_training<Wide>({.ranks = ranks});
+  }
+}
+
+TEST_CASE("ShardedStep: micro-batches are added in fp32") {
+  using namespace sharded_step_test;
+  for (const index_t ranks : {1, 3, 4}) {
+    check_training<Narrow>({.ranks = ranks, .micro_batches = 3});
+    check_training<Wide>({.ranks = ranks, .micro_batches = 2, .some_missing = true, .evaluate = true});
+  }
+}
+
+TEST_CASE("ShardedStep: a parameter without a gradient, on one rank or on all, counts as zeros") {
+  using namespace sharded_step_test;
+  for (const std::uint64_t seed : seeds(4)) {
+    check_training<Plain>({.ranks = 3, .some_missing = true, .seed = seed});
+    check_training<Narrow>({.ranks = 2, .some_missing = true, .seed = seed + 10});
+  }
+}
+
+TEST_CASE("ShardedStep: whatever is delayed, nothing is overwritten before its last reader") {
+  using namespace sharded_step_test;
+  for (const std::uint64_t seed : seeds(3)) {
+    const Recipe recipe{.ranks = 3,
+                        .steps = sized(30, 8),
+                        .some_missing = true,
+                        .scribble = true,
+                        .evaluate = true,
+                        .slow_readers = true,
+                        .seed = seed};
+    check_training<Plain>(recipe, {.hook = random_delays(seed, 30)});
+    check_training<Narrow>(recipe, {.hook = random_delays(seed + 3, 30)});
+    Recipe more = recipe;
+    more.micro_batches = 2;
+    check_training<Wide>(more, {.hook = random_delays(seed + 6, 30)});
+  }
+}
+
+TEST_CASE("ShardedStep: one queue for each rank is enough") {
+  using namespace sharded_step_test;
+  const Recipe recipe{.ranks = 3, .steps = 6, .scribble = true, .evaluate = true, .slow_readers = true};
+  check_training<Plain>(recipe, {.lanes = tide::HostLanes::merged, .hook = random_delays(3, 50)});
+  check_training<Narrow>(recipe, {.lanes = tide::HostLanes::merged});
+}
+
+TEST_CASE("ShardedStep: many small steps over worlds of 1 to 9 ranks, with delays at every op") {
+  using namespace sharded_step_test;
+  const char* asked = std::getenv("TIDE_STEPS");
+  const int steps = asked != nullptr ? std::atoi(asked) : sized(1000, 300);
+  for (index_t ranks = 1; ranks <= 9; ++ranks) {
+    const Recipe recipe{.ranks = ranks,
+                        .steps = (steps + 8) / 9,
+                        .some_missing = ranks % 2 == 0,
+                        .scribble = ranks % 3 == 0,
+                        .slow_readers = ranks % 4 == 0,
+                        .seed = static_cast<std::uint64_t>(ranks)};
+    check_training<Plain>(recipe, {.hook = random_delays(recipe.seed, 1500)});
+  }
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepRank: one rank's half of a training of the toy model of step_oracle.hpp with ShardedStep. Nothing here blocks;
+// `verdict` tells what was wrong, once the streams are synchronized.
+
+#pragma once
+
+#include <tide/fabric/host_cluster.hpp>
+#include <tide/pipeline/sharded_step.hpp>
+#include <tide/transport/unicast_transport.hpp>
+
+#include "support/step_oracle.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tide_test::step {
+
+/// The parts of a model by name, in order.
+template <tide::FixedString... Names>
+struct PartNames {};
+
+template <class F>
+void forwards(PartNames<>, const F&) {}
+template <tide::FixedString First, tide::FixedString... Rest, class F>
+void forwards(PartNames<First, Rest...>, const F& f) {
+  f.template operator()<First>();
+  forwards(PartNames<Rest...>{}, f);
+}
+template <class F>
+void backwards(PartNames<>, const F&) {}
+template <tide::FixedString First, tide::FixedString... Rest, class F>
+void backwards(PartNames<First, Rest...>, const F& f) {
+  backwards(PartNames<Rest...>{}, f);
+  f.template operator()<First>();
+}
+
+/// A whole tensor somewhere: what a kernel gets.
+struct Tensor {
+  std::byte* at = nullptr;
+  index_t elements = 0;
+  tide::Element element = tide::Element::bf16;
+
+  [[nodiscard]] float read(index_t i) const {
+    if (element == tide::Element::bf16) return static_cast<float>(reinterpret_cast<const tide::bf16*>(at)[i]);
+    return reinterpret_cast<const float*>(at)[i];
+  }
+  void write(index_t i, float value) const {
+    if (element == tide::Element::bf16) {
+      reinterpret_cast<tide::bf16*>(at)[i] = tide::bf16(value);
+    } else {
+      reinterpret_cast<float*>(at)[i] = value;
+    }
+  }
+  void poison() const { std::memset(at, 0xA5, static_cast<std::size_t>(elements * tide::size_bytes(element))); }
+};
+using Tensors = std::array<Tensor, 4>;  // of a group; unused ones have no elements
+
+/// What the oracle must know of a model.
+template <class... P>
+[[nodiscard]] std::vector<Group> groups_of(tide::Parts<P...>, const typename P::Layout&... layouts) {
+  std::vector<Group> groups;
+  const auto add = [&]<class Part>(Part, const typename Part::Layout& layout) {
+    for (index_t i = 0; i < Part::repeat; ++i) {
+      Group& group = groups.emplace_back(Group{layout.view().group, !Part::frozen});
+      for (const tide::Parameter& parameter : group.view.parameters) {
+        bool trains = false;
+        for (const tide::Parameter& one : Part::Trainable::group.parameters) trains |= one.name.reads(parameter.name);
+        group.trains.push_back(trains && !Part::frozen);
+      }
+    }
+  };
+  (add(P{}, layouts), ...);
+  return groups;
+}
+
+template <class Step, class Names>
+class StepRank {
+ public:
+  StepRank(tide::HostFabric& fabric, Step& step, const Oracle& oracle, const Recipe& recipe, index_t rank)
+      : step_(&step),
+        oracle_(&oracle),
+        recipe_(recipe),
+        own_(fabric.rank()),
+        rank_(rank),
+        compute_(fabric.stream()),
+        optimizer_(fabric.stream()),
+        scribbler_(fabric.stream()) {
+    losses_.resize(static_cast<std::size_t>(recipe.steps * recipe.micro_batches));
+  }
+
+  /// Initial values, from the optimizer's stream.
+  void load() {
+    step_->load(optimizer_, [&](auto group) {
+      const index_t number = number_of(group.part(), group.index());
+      optimizer_.run([=, this] { fill(group, number); });
+    });
+  }
+
+  void train(int step) {
+    for (int micro = 0; micro < recipe_.micro_batches; ++micro) {
+      const std::uint64_t batch = batch_of(rank_, step, micro);
+      if (recipe_.evaluate && step % 2 == 0) {
+        step_->start(tide::Pass::evaluate);
+        forward(batch, &evaluated_);
+      }
+      const bool last = micro + 1 == recipe_.micro_batches;
+      if (!last) step_->start(tide::Pass::accumulate);
+      if (last && step % 3 == 0) step_->start();
+      forward(batch, &losses_[static_cast<std::size_t>(step * recipe_.micro_batches + micro)]);
+      backward(step, micro, batch);
+    }
+    slowly(optimizer_, 3);
+    if (step % 2 == 1) {  // every gradient is read, as for a norm
+      step_->inspect(optimizer_, [&](auto group) {
+        optimizer_.run([=, this] {
+          group.for_each([this](const tide::Parameter&, std::span<float>, std::span<float> reduced) {
+            for (const float value : reduced) norm_ += value * value;
+          });
+        });
+      });
+    }
+    step_->update(optimizer_, [&](auto group) {
+      optimizer_.run([=] {
+        group.for_each([](const tide::Parameter&, std::span<float> masters, std::span<float> reduced) {
+          for (std::size_t i = 0; i < masters.size(); ++i) {
+            masters[i] = descended(masters[i], reduced[i]);
+            reduced[i] = -1e30F;  // nobody may read it again
+          }
+        });
+      });
+    });
+  }
+
+  void synchronize() {
+    compute_.synchronize();
+    optimizer_.synchronize();
+    scribbler_.synchronize();
+  }
+
+  /// Compares losses and the own shards.  @pre synchronized
+  [[nodiscard]] std::string verdict() {
+    std::string text;
+    const auto differ = [&](const std::string& what, float found, float expected) {
+      if (std::memcmp(&found, &expected, sizeof(float)) == 0 || text.size() > 500) return;
+      text += what + ": " + std::to_string(found) + " instead of " + std::to_string(expected) + "\n";
+    };
+    for (int step = 0; step < recipe_.steps; ++step) {
+      for (int micro = 0; micro < recipe_.micro_batches; ++micro) {
+        differ("loss of step " + std::to_string(step),
+               losses_[static_cast<std::size_t>(step * recipe_.micro_batches + micro)],
+               oracle_->loss(rank_, step, micro));
+      }
+    }
+    step_->load(optimizer_, [&](auto group) {
+      const index_t number = number_of(group.part(), group.index());
+      each_own(group, number, [&](std::size_t p, index_t i, const Tensor& shard, index_t at) {
+        const float w = oracle_->weights()[static_cast<std::size_t>(number)][p][static_cast<std::size_t>(i)];
+        differ("group " + std::to_string(number) + ", parameter " + std::to_string(p), shard.read(at),
+               rounded(shard.element, w));
+      });
+    });
+    return text;
+  }
+
+ private:
+  template <class Handle>
+  [[nodiscard]] Tensors tensors_of(const Handle& handle, index_t number) const {
+    Tensors tensors;
+    const tide::GroupView& group = oracle_->groups()[static_cast<std::size_t>(number)].view;
+    for (index_t p = 0; p < group.size(); ++p) {
+      const tide::ParameterIndex index{p};
+      tensors[static_cast<std::size_t>(p)] = {handle.at(index), group[index].shape.elements(), group[index].gathered};
+    }
+    return tensors;
+  }
+
+  // The gradients of a backward, by the parameters' positions in the whole group; frozen ones have none.
+  template <class Handle>
+  [[nodiscard]] Tensors gradients_of(const Handle& handle, index_t number) const {
+    Tensors tensors;
+    const Group& group = oracle_->groups()[static_cast<std::size_t>(number)];
+    std::int32_t next = 0;
+    for (index_t p = 0; p < group.view.size(); ++p) {
+      if (group.trains[static_cast<std::size_t>(p)] == 0) continue;
+      const tide::Parameter& parameter = group.view[tide::ParameterIndex{p}];
+      tensors[static_cast<std::size_t>(p)] = {handle.gradients().at(tide::ParameterIndex{next++}),
+                                              parameter.shape.elements(), parameter.gradient};
+    }
+    return tensors;
+  }
+
+  // Calls f(parameter, element of the whole, the own shard, element of the shard).
+  template <class UpdateGroup, class F>
+  void each_own(const UpdateGroup& update, index_t number, const F& f) const {
+    const Group& group = oracle_->groups()[static_cast<std::size_t>(number)];
+    for (std::size_t p = 0; p < group.trains.size(); ++p) {
+      const tide::Parameter& parameter = group.view.parameters[p];
+      Tensor shard;
+      shard.element = group.masters ? tide::Element::f32 : parameter.gathered;
+      if constexpr (requires { update.masters(); }) {
+        shard.at = update.masters().bytes_of(tide::ParameterIndex{static_cast<index_t>(p)}).data();
+      } else {
+        shard.at = update.shards().bytes_of(tide::ParameterIndex{static_cast<index_t>(p)}).data();
+      }
+      const std::vector<index_t> rows = oracle::rows_of(parameter, recipe_.ranks);
+      index_t first = 0;
+      for (index_t r = 0; r < own_.value; ++r) first += rows[static_cast<std::size_t>(r)];
+      const index_t width = parameter.shape.product(1, parameter.shape.rank);
+      const index_t count = rows[static_cast<std::size_t>(own_.value)] * width;
+      for (index_t i = 0; i < count; ++i) f(p, first * width + i, shard, i);
+    }
+  }
+
+  template <class UpdateGroup>
+  void fill(const UpdateGroup& update, index_t number) const {
+    each_own(update, number, [number](std::size_t p, index_t i, const Tensor& shard, index_t at) {
+      shard.write(at, start_of(number, p, i));
+    });
+  }
+
+  [[nodiscard]] index_t number_of(std::string_view part, index_t index) const {
+    index_t number = 0;
+    index_t found = -1;
+    forwards(Names{}, [&]<tide::FixedString Name>() {
+      if (Name.view() == part) found = number + index;
+      number += Step::template repeat<Name>;
+    });
+    return found;
+  }
+
+  void slowly(tide::HostStream& stream, int n) {
+    if (!recipe_.slow_readers) return;
+    const std::uint64_t bits = mix(recipe_.seed, ++calls_, static_cast<std::uint64_t>(rank_), 9);
+    if (bits % 4 == 0) {
+      stream.run(
+          [=] { std::this_thread::sleep_for(std::chrono::microseconds(bits / 4 % 50 * static_cast<unsigned>(n))); });
+    }
+  }
+
+  void forward(std::uint64_t batch, float* loss) {
+    compute_.run([this, batch] { a_ = first_activation(batch); });
+    index_t number = 0;
+    forwards(Names{}, [&]<tide::FixedString Name>() {
+      for (index_t i = 0; i < Step::template repeat<Name>; ++i, ++number) {
+        auto group = step_->template forward<Name>(compute_, i);
+        slowly(compute_, 1);
+        compute_.run([this, tensors = tensors_of(group, number), number] {
+          a_ = folded(a_);
+          for (std::size_t p = 0; p < tensors.size(); ++p) {
+            for (index_t k = 0; k < tensors[p].elements; ++k) {
+              a_ += forward_term(number, p, k, tensors[p].read(k));
+            }
+          }
+        });
+        group.release();
+      }
+    });
+    compute_.run([this, loss] { *loss = a_; });
+  }
+
+  void backward(int step, int micro, std::uint64_t batch) {
+    index_t number = Step::groups;
+    backwards(Names{}, [&]<tide::FixedString Name>() {
+      for (index_t i = Step::template repeat<Name>; i-- > 0;) {
+        --number;
+        auto group = step_->template backward<Name>(compute_, i);
+        slowly(compute_, 2);
+        const Tensors tensors = tensors_of(group, number);
+        if constexpr (requires { group.reduce(); }) {
+          const Tensors gradients = gradients_of(group, number);
+          std::byte* const memory = group.gradients().data();
+          compute_.wait(scribbled_[memory]);
+          compute_.run([this, tensors, gradients, number, batch] {
+            for (std::size_t p = 0; p < tensors.size(); ++p) {
+              for (index_t k = 0; k < gradients[p].elements; ++k) {
+                gradients[p].write(k, gradient_of(batch, number, p, k, a_, tensors[p].read(k)));
+              }
+              tensors[p].poison();
+            }
+          });
+          std::int32_t next = 0;
+          for (std::size_t p = 0; p < tensors.size(); ++p) {
+            if (gradients[p].elements == 0) continue;
+            if (recipe_.is_missing(rank_, step, micro, number, p)) {
+              compute_.run([one = gradients[p]] { one.poison(); });  // what it holds does not count
+              group.missing(tide::ParameterIndex{next});
+            }
+            ++next;
+          }
+          const tide::ReduceTicket ticket = group.reduce();
+          if (recipe_.scribble) {
+            scribbler_.wait(ticket.gradients_free);
+            scribbler_.run([gradients] {
+              for (const Tensor& one : gradients) one.poison();
+            });
+            scribbled_[memory] = scribbler_.record();
+          }
+        } else {
+          compute_.run([tensors] {
+            for (const Tensor& one : tensors) one.poison();
+          });
+          group.release();
+        }
+      }
+    });
+  }
+
+  Step* step_;
+  const Oracle* oracle_;
+  Recipe recipe_;
+  tide::Rank own_;  // in the fabric of the shards
+  index_t rank_;    // of all
+  tide::HostStream compute_;
+  tide::HostStream optimizer_;
+  tide::HostStream scribbler_;
+  std::map<const std::byte*, tide::Event> scribbled_;  // by gradient memory
+  std::vector<float> losses_;
+  float a_ = 0;
+  float evaluated_ = 0;
+  float norm_ = 0;
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace tide_test::step
