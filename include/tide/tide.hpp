@@ -74,6 +74,7 @@
 #include <tide/fabric/host_cluster.hpp>
 #include <tide/fabric/host_fabric.hpp>
 #include <tide/fabric/host_options.hpp>
+#include <tide/fabric/host_replicas.hpp>
 #include <tide/fabric/host_stream.hpp>
 
 #include <tide/memory/gradients.hpp>

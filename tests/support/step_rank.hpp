@@ -57,7 +57,7 @@ struct Tensor {
       reinterpret_cast<float*>(at)[i] = value;
     }
   }
-  void poison() const { std::memset(at, 0xA5, static_cast<std::size_t>(elements * tide::size_bytes(element))); }
+  void poison() const { std::memset(at, 0xA5, static_cast<std::size_t>(elements) * tide::size_bytes(element)); }
 };
 using Tensors = std::array<Tensor, 4>;  // of a group; unused ones have no elements
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <tide/fabric/host_replicas.hpp>
 
 #include "support/host_ranks.hpp"
 #include "support/step_rank.hpp"
@@ -42,25 +43,44 @@ using SmallRing = tide::Ring<tide::Chunks<2>, tide::Bytes<4096>>;
 template <class Box, class R = tide::CopyEngineReducer<>, class... Options>
 using Step = tide::ShardedStep<Model, tide::UnicastTransport, R, tide::SingleNode, Box, Options...>;
 
+/// One rank's training; what was wrong, or the error that it raised.
+template <class S, class... Fabrics>
+std::string train_rank(const Recipe& recipe, const Oracle& oracle, index_t rank, tide::HostFabric& fabric,
+                       Fabrics&... replicas) {
+  try {
+    S sharded(fabric, replicas...);
+    StepRank<S, Names> own(fabric, sharded, oracle, recipe, rank);
+    fabric.init();
+    (replicas.init(), ...);
+    own.load();
+    for (int i = 0; i < recipe.steps; ++i) own.train(i);
+    own.synchronize();
+    std::string verdict = own.verdict();
+    fabric.close();
+    (replicas.close(), ...);
+    return verdict;
+  } catch (const tide::Error& error) {
+    return error.what();
+  }
+}
+
 template <class S>
 std::vector<std::string> train(const Recipe& recipe, const Oracle& oracle, const tide::HostOptions& options) {
-  std::vector<std::string> wrong(static_cast<std::size_t>(recipe.ranks));
-  tide::HostCluster cluster({recipe.nodes, recipe.ranks / recipe.nodes}, options);
-  cluster.run([&](tide::HostFabric& fabric) {
-    const auto rank = static_cast<std::size_t>(fabric.rank().value);
-    try {
-      S sharded(fabric);
-      StepRank<S, Names> own(fabric, sharded, oracle, recipe, fabric.rank().value);
-      fabric.init();
-      own.load();
-      for (int i = 0; i < recipe.steps; ++i) own.train(i);
-      own.synchronize();
-      wrong[rank] = own.verdict();
-      fabric.close();
-    } catch (const tide::Error& error) {
-      wrong[rank] = error.what();
-    }
-  });
+  const tide::MeshShape mesh{recipe.nodes, recipe.ranks / recipe.nodes};
+  std::vector<std::string> wrong(static_cast<std::size_t>(recipe.ranks * recipe.replicas));
+  if constexpr (S::replicated) {
+    tide::HostReplicas cluster(mesh, {1, recipe.replicas}, options);
+    cluster.run([&](tide::HostFabric& fabric, tide::HostFabric& replicas) {
+      const index_t rank = replicas.rank().value * recipe.ranks + fabric.rank().value;
+      wrong[static_cast<std::size_t>(rank)] = train_rank<S>(recipe, oracle, rank, fabric, replicas);
+    });
+  } else {
+    tide::HostCluster cluster(mesh, options);
+    cluster.run([&](tide::HostFabric& fabric) {
+      const index_t rank = fabric.rank().value;
+      wrong[static_cast<std::size_t>(rank)] = train_rank<S>(recipe, oracle, rank, fabric);
+    });
+  }
   return wrong;
 }
 

@@ -20,16 +20,52 @@
 
 namespace tide {
 
+namespace detail {
+
+// Runs `body(i)` for i in [0, count), each on a thread of its own, waits for all, and throws again what was thrown
+// first; each throw is told to `threw(i, what)` at once, so that no other waits for that thread.
+template <class Body, class Threw>
+void run_threads(std::size_t count, const Body& body, const Threw& threw) {
+  struct First {
+    std::atomic_flag taken{};
+    std::exception_ptr thrown{};  // written by who took the flag, read when all threads have ended
+  } first;
+  const auto guarded = [&](std::size_t i) {
+#if TIDE_HAS_EXCEPTIONS
+    const auto caught = [&](const char* what) {
+      if (!first.taken.test_and_set()) first.thrown = std::current_exception();
+      threw(i, what);
+    };
+    try {
+      body(i);
+    } catch (const std::exception& error) {
+      caught(error.what());
+    } catch (...) {
+      caught("something that is no std::exception.");
+    }
+#else
+    static_cast<void>(threw);
+    body(i);
+#endif
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back(guarded, i);
+  for (std::thread& thread : threads) thread.join();
+#if TIDE_HAS_EXCEPTIONS
+  if (first.thrown) std::rethrow_exception(first.thrown);
+#endif
+}
+
+}  // namespace detail
+
 /// Ranks as threads. Several clusters may live in one process; they share nothing. Destroying one drops work that
 /// nobody waited for: `close` and `synchronize` wait.
 class HostCluster {
  public:
   /// @throws Error (Errc::layout) when the mesh has no rank
-  explicit HostCluster(MeshShape mesh, HostOptions options = {}) {
-    const Mesh<dynamic, dynamic> checked(mesh.nodes, mesh.ranks_per_node);
-    state_ = std::make_shared<detail::HostState>(checked.shape(), std::move(options));
-    for (index_t r = 0; r < mesh.ranks(); ++r) fabrics_.push_back(std::make_unique<HostFabric>(state_, Rank{r}));
-  }
+  explicit HostCluster(MeshShape mesh, HostOptions options = {})
+      : HostCluster(mesh, std::move(options), std::make_shared<detail::HostKin>()) {}
 
   HostCluster(HostCluster&&) noexcept = default;
   HostCluster& operator=(HostCluster&&) = delete;
@@ -47,42 +83,20 @@ class HostCluster {
   /// What a rank throws fails the cluster, so that no other waits for it; what was thrown first is thrown again here.
   template <class F>
   void run(const F& program) {
-    std::vector<std::thread> threads;
-    First first;
-    threads.reserve(fabrics_.size());
-    for (const std::unique_ptr<HostFabric>& fabric : fabrics_) {
-      threads.emplace_back([&, rank = fabric.get()] { guarded(program, *rank, first); });
-    }
-    for (std::thread& thread : threads) thread.join();
-#if TIDE_HAS_EXCEPTIONS
-    if (first.thrown) std::rethrow_exception(first.thrown);
-#endif
+    detail::run_threads(
+        fabrics_.size(), [&](std::size_t i) { program(*fabrics_[i]); },
+        [&](std::size_t i, const char* what) {
+          state_->fail(Errc::operation, detail::text({"tide::HostCluster: rank ", i, " threw: ", what}));
+        });
   }
 
  private:
-  struct First {
-    std::atomic_flag taken{};
-    std::exception_ptr thrown{};  // written by who took the flag, read when all threads have ended
-  };
+  friend class HostReplicas;
 
-  template <class F>
-  void guarded(const F& program, HostFabric& fabric, First& first) {
-#if TIDE_HAS_EXCEPTIONS
-    const auto threw = [&](const std::string& what) {
-      if (!first.taken.test_and_set()) first.thrown = std::current_exception();
-      state_->fail(Errc::operation, detail::text({"tide::HostCluster: rank ", fabric.rank().value, " threw: ", what}));
-    };
-    try {
-      program(fabric);
-    } catch (const std::exception& error) {
-      threw(error.what());
-    } catch (...) {
-      threw("something that is no std::exception.");
-    }
-#else
-    static_cast<void>(first);
-    program(fabric);
-#endif
+  HostCluster(MeshShape mesh, HostOptions options, std::shared_ptr<detail::HostKin> kin) {
+    const Mesh<dynamic, dynamic> checked(mesh.nodes, mesh.ranks_per_node);
+    state_ = std::make_shared<detail::HostState>(checked.shape(), std::move(options), std::move(kin));
+    for (index_t r = 0; r < mesh.ranks(); ++r) fabrics_.push_back(std::make_unique<HostFabric>(state_, Rank{r}));
   }
 
   std::shared_ptr<detail::HostState> state_;

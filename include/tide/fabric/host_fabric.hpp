@@ -25,8 +25,8 @@ class HostFabric final : public FabricPort {
  public:
   using Stream = HostStream;
 
-  HostFabric(std::shared_ptr<detail::HostState> state, Rank rank) : state_(std::move(state)), rank_(rank) {}
-  ~HostFabric() { stop(); }
+  HostFabric(std::shared_ptr<detail::HostState> state, Rank rank);
+  ~HostFabric();
 
   [[nodiscard]] Rank rank() const noexcept override { return rank_; }
   [[nodiscard]] MeshShape mesh() const noexcept override { return state_->mesh; }
@@ -75,6 +75,8 @@ class HostFabric final : public FabricPort {
   void synchronize(std::int32_t counter, std::uint64_t value) override;
 
  private:
+  friend class HostReplicas;
+
   struct Program {
     std::unique_ptr<detail::HostProgram> body;
     std::array<std::int32_t, 3> exit_counters{-1, -1, -1};  // by ExitKind
@@ -89,7 +91,7 @@ class HostFabric final : public FabricPort {
   [[nodiscard]] detail::HostLane& lane(Operation operation, Lane lane);
   [[nodiscard]] detail::HostLane& own_lane(StreamRef stream);
   void push(detail::HostLane& lane, detail::HostItem item);
-  void push_wait(detail::HostLane& lane, std::atomic<std::uint64_t>& counter, std::uint64_t value);
+  void push_wait(detail::HostLane& lane, HostFabric& owner, std::atomic<std::uint64_t>& counter, std::uint64_t value);
   void compare();
   void require_building() const;
   void require_open(const char* call);

@@ -7,7 +7,7 @@
 //   replica 1                 |a |b |c |d |        a fabric for each column: all-reduces of f32 shards
 //
 // Law: reduced shard = tree over replicas of (tree over the ranks of a replica, scaled), scaled by 1 / replicas
-// (tests/pipeline/all_reduce.test.cpp has the sums).
+// (tests/pipeline/replicated.test.cpp).
 
 #pragma once
 

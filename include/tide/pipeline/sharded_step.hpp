@@ -52,6 +52,8 @@ class ShardedStep {
   static constexpr index_t prefetch = Rules::prefetch;
   /// Slots.
   static constexpr index_t depth = Rules::depth;
+  /// Whether gradients are averaged over replicas, too.
+  static constexpr bool replicated = Rules::replicated;
   /// Groups of the model.
   static constexpr index_t groups = Model::groups;
   /// Groups of a part.

@@ -12,6 +12,18 @@
 
 namespace tide {
 
+inline HostFabric::HostFabric(std::shared_ptr<detail::HostState> state, Rank rank)
+    : state_(std::move(state)), rank_(rank) {
+  const std::lock_guard lock(state_->kin->mutex);
+  state_->kin->fabrics.push_back(this);
+}
+
+inline HostFabric::~HostFabric() {
+  stop();
+  const std::lock_guard lock(state_->kin->mutex);
+  std::erase(state_->kin->fabrics, this);
+}
+
 inline HostStream HostFabric::stream() {
   if (state_->failure.failed()) state_->failure.raise_it();
   if (phase_ == Phase::closed) raise(Errc::order, "tide::HostFabric: a stream cannot be made after close.");
@@ -188,7 +200,8 @@ inline void HostFabric::push(detail::HostLane& lane, detail::HostItem item) {
   if (state_->failure.failed()) raise_failure();
 }
 
-inline void HostFabric::push_wait(detail::HostLane& lane, std::atomic<std::uint64_t>& counter, std::uint64_t value) {
+inline void HostFabric::push_wait(detail::HostLane& lane, HostFabric& owner, std::atomic<std::uint64_t>& counter,
+                                  std::uint64_t value) {
   const auto block = [](void* self, std::uint64_t which, std::uint64_t wanted) {
     auto& fabric = *static_cast<HostFabric*>(self);
     const auto& awaited = *reinterpret_cast<const std::atomic<std::uint64_t>*>(which);
@@ -200,7 +213,7 @@ inline void HostFabric::push_wait(detail::HostLane& lane, std::atomic<std::uint6
     }
   };
   // Lanes get the address of a counter: finding it by number would race with new ones.
-  push(lane, {block, this, reinterpret_cast<std::uintptr_t>(&counter), value, nullptr});
+  push(lane, {block, &owner, reinterpret_cast<std::uintptr_t>(&counter), value, nullptr});
 }
 
 inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, const Bindings& bindings,
@@ -226,7 +239,7 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
     if (!variant.uses(l)) continue;
     if (variant.lanes[l] == nullptr) {
       if (program.stream != nullptr && program.stream != &caller)
-        push_wait(caller, body.caller_done(), program.caller_runs);
+        push_wait(caller, *this, body.caller_done(), program.caller_runs);
       program.stream = &caller;
       program.caller_runs = run + 1;
     }
@@ -259,8 +272,14 @@ inline Event HostFabric::record(StreamRef stream) {
 inline void HostFabric::wait(StreamRef stream, const Event& event) {
   require_open("wait");
   detail::HostLane& lane = own_lane(stream);
-  if (event.port != this) raise(Errc::argument, "tide::HostFabric: an event can be waited for on its own rank only.");
-  push_wait(lane, counter(event.counter), event.value);
+  HostFabric* owner = this;
+  if (event.port != this) {
+    owner = state_->kin->has(event.port) ? static_cast<HostFabric*>(event.port) : nullptr;
+    if (owner == nullptr || owner->state_ == state_) {
+      raise(Errc::argument, "tide::HostFabric: an event can be waited for on its own rank only.");
+    }
+  }
+  push_wait(lane, *owner, owner->counter(event.counter), event.value);
 }
 
 inline void HostFabric::zero(StreamRef stream, void* target, index_t bytes) {

@@ -192,15 +192,43 @@ struct HostRank {
   HostWires wires;       // with a network hook
 };
 
+class HostState;
+
+// Clusters that fail together, since their ranks wait for each other: one, unless a rank has several fabrics.
+struct HostKin {
+  Failure failure;
+  std::mutex mutex;
+  std::vector<HostState*> states;          // guarded by mutex
+  std::vector<const FabricPort*> fabrics;  // likewise; of all states
+
+  [[nodiscard]] bool has(const FabricPort* fabric) {
+    const std::lock_guard lock(mutex);
+    return std::find(fabrics.begin(), fabrics.end(), fabric) != fabrics.end();
+  }
+};
+
 // Shared by all ranks of a cluster, and kept alive by each.
 class HostState {
  public:
-  HostState(MeshShape shape, HostOptions given)
-      : mesh(shape), options(bounded(std::move(given))), ranks(static_cast<std::size_t>(shape.ranks())) {}
+  HostState(MeshShape shape, HostOptions given, std::shared_ptr<HostKin> relatives)
+      : mesh(shape),
+        options(bounded(std::move(given))),
+        ranks(static_cast<std::size_t>(shape.ranks())),
+        kin(std::move(relatives)),
+        failure(kin->failure) {
+    const std::lock_guard lock(kin->mutex);
+    kin->states.push_back(this);
+  }
+  HostState(const HostState&) = delete;
+  HostState& operator=(const HostState&) = delete;
+  ~HostState() {
+    const std::lock_guard lock(kin->mutex);
+    std::erase(kin->states, this);
+  }
 
   HostRank& at(Rank rank) noexcept { return ranks[static_cast<std::size_t>(rank.value)]; }
 
-  // Fails the cluster and wakes everything that waits in it. The first failure stays.
+  // Fails the cluster and its kin, and wakes everything that waits there. The first failure stays.
   void fail(Errc code, std::string text) {
     if (failure.set(code, std::move(text))) wake();
   }
@@ -278,7 +306,8 @@ class HostState {
   const MeshShape mesh;
   const HostOptions options;
   std::vector<HostRank> ranks;
-  Failure failure;
+  const std::shared_ptr<HostKin> kin;
+  Failure& failure;  // of the kin
 
  private:
   // So far that a clock can be set to it.
@@ -288,6 +317,11 @@ class HostState {
   }
 
   void wake() {
+    const std::lock_guard lock(kin->mutex);
+    for (HostState* state : kin->states) state->wake_own();
+  }
+
+  void wake_own() {
     for (HostRank& rank : ranks) rank.bell.ring();
     { const std::lock_guard lock(barrier_); }  // orders the call after a waiter's check of its condition
     barrier_changed_.notify_all();

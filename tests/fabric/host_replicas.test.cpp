@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// HostReplicas: two fabrics for each rank; their streams wait for each other's events, and they fail together.
+
+#include <doctest/doctest.h>
+#include <tide/fabric/host_replicas.hpp>
+
+#include "support/raised.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+namespace host_replicas_test {
+
+using namespace tide_test;
+using namespace std::chrono_literals;
+using tide::HostFabric;
+using tide::index_t;
+
+constexpr index_t shards = 3;
+constexpr index_t replicas = 2;
+
+}  // namespace host_replicas_test
+
+}  // namespace
+
+TEST_CASE("HostReplicas: each rank has its place in two meshes") {
+  using namespace host_replicas_test;
+  tide::HostReplicas cluster({1, shards}, {1, replicas});
+  std::atomic<int> seen{0};
+  cluster.run([&](HostFabric& inside, HostFabric& across) {
+    const index_t place = across.rank().value * shards + inside.rank().value;
+    seen += 1 << place;
+    inside.init();
+    across.init();
+    if (inside.mesh() != tide::MeshShape{1, shards} || across.mesh() != tide::MeshShape{1, replicas}) seen = -100;
+    inside.close();
+    across.close();
+  });
+  CHECK(seen == (1 << (shards * replicas)) - 1);
+}
+
+TEST_CASE("HostReplicas: a stream waits for an event of the rank's other fabric, and of no other rank's") {
+  using namespace host_replicas_test;
+  tide::HostReplicas cluster({1, shards}, {1, replicas});
+  std::vector<std::string> texts(shards * replicas);
+  std::atomic<int> wrong{0};
+  cluster.run([&](HostFabric& inside, HostFabric& across) {
+    inside.init();
+    across.init();
+    auto one = inside.stream();
+    auto two = across.stream();
+    std::atomic<int> value{0};
+    for (int i = 1; i <= 50; ++i) {
+      if (i % 10 == 0) one.run([] { std::this_thread::sleep_for(1ms); });
+      one.run([&, i] { value = 2 * i; });
+      two.wait(one.record());
+      two.run([&, i] {
+        if (value != 2 * i) ++wrong;
+        value = 2 * i + 1;
+      });
+      one.wait(two.record());
+      one.run([&, i] {
+        if (value != 2 * i + 1) ++wrong;
+      });
+    }
+    one.synchronize();
+    two.synchronize();
+    const auto place = static_cast<std::size_t>(across.rank().value * shards + inside.rank().value);
+    HostFabric& neighbour = cluster.fabric(across.rank(), tide::Rank{(inside.rank().value + 1) % shards});
+    texts[place] = text_of([&] { one.wait(tide::Event{&neighbour, 0, 1}); });
+    inside.close();
+    across.close();
+  });
+  CHECK(wrong == 0);
+  for (const std::string& text : texts) {
+    CHECK(text == "tide::HostFabric: an event can be waited for on its own rank only.");
+  }
+}
+
+TEST_CASE("HostReplicas: what fails anywhere fails everywhere, with one text") {
+  using namespace host_replicas_test;
+  for (const bool inside_fails : {true, false}) {
+    CAPTURE(inside_fails);
+    std::vector<std::string> texts(shards * replicas);
+    std::string thrown;
+    std::atomic<index_t> present{0};
+    try {
+      tide::HostReplicas cluster({1, shards}, {1, replicas});
+      cluster.run([&](HostFabric& inside, HostFabric& across) {
+        inside.init();
+        across.init();
+        auto one = inside.stream();
+        auto two = across.stream();
+        ++present;
+        while (present < shards * replicas) std::this_thread::yield();
+        const auto place = static_cast<std::size_t>(across.rank().value * shards + inside.rank().value);
+        if (place == 4) {
+          if (inside_fails) throw std::runtime_error("the user's own");
+          two.run([] { throw std::runtime_error("a function's own"); });
+        }
+        texts[place] = text_of([&] {
+          for (int i = 0; i < 4000; ++i) {
+            two.wait(one.record());
+            two.synchronize();
+            std::this_thread::sleep_for(5ms);
+          }
+        });
+        texts[place] += " " + text_of([&] { one.synchronize(); }) + " " + text_of([&] { two.synchronize(); });
+      });
+    } catch (const std::runtime_error& error) {
+      thrown = error.what();
+    }
+    const std::string first = inside_fails ? "tide::HostReplicas: rank 1 of replica 1 threw: the user's own"
+                                           : "tide::HostStream: a function on a stream threw: a function's own";
+    if (inside_fails) {
+      texts[4] = first + " " + first + " " + first;  // it threw before it could be told
+      CHECK(thrown == "the user's own");
+    }
+    for (const std::string& text : texts) CHECK(text == first + " " + first + " " + first);
+  }
+}
+
+TEST_CASE("HostReplicas: a rank that does not come to a collective is a deadline of all") {
+  using namespace host_replicas_test;
+  tide::HostReplicas cluster({1, 2}, {1, 2}, {.deadline = 300ms});
+  std::vector<std::string> texts(4);
+  cluster.run([&](HostFabric& inside, HostFabric& across) {
+    const auto place = static_cast<std::size_t>(across.rank().value * 2 + inside.rank().value);
+    texts[place] = text_of([&] {
+      inside.init();
+      if (place == 3) std::this_thread::sleep_for(1s);
+      across.init();
+    });
+    if (texts[place].empty()) texts[place] = text_of([&] { inside.stream().synchronize(); });
+    if (texts[place].empty()) {
+      std::this_thread::sleep_for(500ms);
+      texts[place] = text_of([&] { inside.stream().synchronize(); });
+    }
+  });
+  for (const std::string& text : texts) {
+    CHECK(text == "tide::HostFabric: init needs all ranks; of 2 these did not come within 0.300 s: 1.");
+  }
+}
+
+TEST_CASE("HostReplicas: destroyed while lanes wait for the other fabric") {
+  using namespace host_replicas_test;
+  for (int i = 0; i < 20; ++i) {
+    tide::HostReplicas cluster({1, 2}, {1, 2});
+    cluster.run([](HostFabric& inside, HostFabric& across) {
+      inside.init();
+      across.init();
+      auto one = inside.stream();
+      auto two = across.stream();
+      one.run([] { std::this_thread::sleep_for(2ms); });
+      two.wait(one.record());
+      two.run([] {});
+      one.wait(two.record());
+    });
+  }
+  CHECK(true);
+}
