@@ -46,6 +46,7 @@ class CollectiveOracle {
   explicit CollectiveOracle(const tide::LayoutView& layout)
       : group_(layout.group),
         ranks_(layout.mesh.ranks()),
+        ranks_per_node_(layout.mesh.ranks_per_node),
         fsdp2_(layout.packing.padding == tide::PackingRule::Padding::to_chunk),
         places_(oracle::places(layout.group, ranks_)) {
     for (const tide::Parameter& parameter : group_.parameters) {
@@ -119,7 +120,7 @@ class CollectiveOracle {
   [[nodiscard]] Bytes output(index_t rank, std::uint64_t seed, float scale, bool accumulate = false,
                              const Missing& missing = nullptr) const {
     return packed(rank, master_bytes_, [&](const oracle::Place& place, std::byte* at) {
-      const float scaled = rounded(scale * tree(leaves(seed, place, missing)));
+      const float scaled = rounded(scale * tree_of_nodes(leaves(seed, place, missing), ranks_per_node_));
       store(at, Element::f32, accumulate ? rounded(before(seed, place) + scaled) : scaled);
     });
   }
@@ -131,7 +132,7 @@ class CollectiveOracle {
       const std::vector<float> inputs = leaves(seed, place, nullptr);
       bool differs = false;
       for (std::size_t first = 0; first < inputs.size(); ++first)
-        differs = differs || fold(inputs, first) != tree(inputs);
+        differs = differs || fold(inputs, first) != tree_of_nodes(inputs, ranks_per_node_);
       count += differs ? 1 : 0;
     }
     return count;
@@ -190,6 +191,7 @@ class CollectiveOracle {
 
   tide::GroupView group_;
   index_t ranks_;
+  index_t ranks_per_node_;
   bool fsdp2_;
   std::vector<oracle::Place> places_;
   std::vector<index_t> gathered_bytes_;

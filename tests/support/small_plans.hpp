@@ -71,4 +71,24 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::index_t ran
   return planned;
 }
 
+/// Over nodes.
+template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>>
+constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape mesh, tide::Exchange exchange,
+                                 tide::Finish finish = tide::Finish::store,
+                                 tide::GradientSource gradients = tide::GradientSource::storage) {
+  Planned planned;
+  planned.collective.layout = {group, mesh, tide::TightPacking::rule};
+  planned.collective.operation = tide::Operation::reduce;
+  planned.collective.finish = finish;
+  planned.collective.gradients = gradients;
+  const tide::ReduceMemory memory = Inbox::memory(planned.collective.layout, exchange);
+  planned.collective.inbox = memory.inbox;
+  planned.collective.network = memory.network;
+  tide::fill_kernels(planned.collective);
+  for (tide::index_t r = 0; r < mesh.ranks(); ++r) {
+    planned.plans.push_back(tide::CopyEngineReducer<>::reduce(planned.collective, tide::Rank{r}));
+  }
+  return planned;
+}
+
 }  // namespace tide_test

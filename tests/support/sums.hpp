@@ -28,6 +28,15 @@ inline float tree(const std::vector<float>& leaves, std::size_t first, std::size
 
 inline float tree(const std::vector<float>& leaves) { return tree(leaves, 0, leaves.size()); }
 
+/// The same of the ranks of each node, then of the nodes' sums.
+inline float tree_of_nodes(const std::vector<float>& leaves, std::ptrdiff_t ranks_per_node) {
+  std::vector<float> nodes;
+  for (std::size_t first = 0; first < leaves.size(); first += static_cast<std::size_t>(ranks_per_node)) {
+    nodes.push_back(tree(leaves, first, first + static_cast<std::size_t>(ranks_per_node)));
+  }
+  return tree(nodes);
+}
+
 /// One after the other, beginning with rank `first`: what a ring does.
 inline float fold(const std::vector<float>& leaves, std::size_t first = 0) {
   float sum = leaves[first];

@@ -90,14 +90,25 @@ struct InboxShape {
   [[nodiscard]] friend constexpr bool operator==(const InboxShape&, const InboxShape&) = default;
 };
 
+/// How the partial sums of a reduce-scatter cross nodes.
+enum class Exchange : std::uint8_t {
+  doubling,  ///< along the tree: in round k, sums of 2^k nodes, for many owners at once
+  direct,    ///< from each node to each owner
+};
+
+[[nodiscard]] constexpr std::string_view name(Exchange exchange) noexcept {
+  return exchange == Exchange::doubling ? "doubling" : "direct";
+}
+
 /// What crosses nodes: memory for it on each rank, and how much may be on its way. All of it 0 on one node.
 struct NetworkShape {
-  index_t inbox_bytes = 0;         ///< of one instance of the network inbox
-  index_t inbox_instances = 1;     ///< at most 256
-  index_t partials_bytes = 0;      ///< of one instance of the partials
-  index_t partials_instances = 1;  ///< at most 256
-  index_t piece_bytes = 0;         ///< from piece to piece of a sum over nodes
-  index_t puts_in_flight = 0;      ///< the most that may be on their way to one peer
+  index_t inbox_bytes = 0;                 ///< of one instance of the network inbox
+  index_t inbox_instances = 1;             ///< at most 256
+  index_t partials_bytes = 0;              ///< of one instance of the partials
+  index_t partials_instances = 1;          ///< at most 256
+  index_t piece_bytes = 0;                 ///< from piece to piece of a sum over nodes
+  index_t puts_in_flight = 0;              ///< the most that may be on their way to one peer
+  Exchange exchange = Exchange::doubling;  ///< of a reduce
 
   [[nodiscard]] constexpr index_t bytes() const noexcept {
     return inbox_instances * inbox_bytes + partials_instances * partials_bytes;

@@ -25,15 +25,57 @@ namespace tide {
   return {Kernel::Kind::sum, parameter.gradient, Element::f32, collective.finish, inputs};
 }
 
+/// A kernel that sums `inputs` inputs of one element into f32.
+[[nodiscard]] constexpr Kernel sum_kernel(Element input, Finish finish, index_t inputs) noexcept {
+  return {Kernel::Kind::sum, input, Element::f32, finish, static_cast<std::uint16_t>(inputs)};
+}
+
+/// Where a kernel is in a collective's table.  @pre it is there
+[[nodiscard]] constexpr std::uint8_t kernel_index(const Collective& collective, const Kernel& kernel) noexcept {
+  const auto found = std::find(collective.kernels.begin(), collective.kernels.end(), kernel);
+  return static_cast<std::uint8_t>(found - collective.kernels.begin());
+}
+
+namespace detail {
+
+constexpr void add_kernel(Collective& collective, const Kernel& kernel) {
+  if (std::find(collective.kernels.begin(), collective.kernels.end(), kernel) == collective.kernels.end()) {
+    collective.kernels.push_back(kernel);
+  }
+}
+
+// The sums of a node, then those over nodes. Where a node is one rank its gradients are sums already, and stay in their
+// own element until the first addition.
+constexpr void fill_node_kernels(Collective& collective) {
+  const MeshShape mesh = collective.layout.mesh;
+  const bool direct = collective.network.exchange == Exchange::direct;
+  const auto add_over_nodes = [&](Element input) {
+    if (direct || mesh.nodes == 2) return add_kernel(collective, sum_kernel(input, collective.finish, mesh.nodes));
+    add_kernel(collective, sum_kernel(input, Finish::partial, 2));
+    if (mesh.ranks_per_node == 1) add_kernel(collective, sum_kernel(input, Finish::partial, 1));
+  };
+  for (const Parameter& parameter : collective.layout.group.parameters) {
+    if (mesh.ranks_per_node == 1) {
+      add_over_nodes(parameter.gradient);
+    } else {
+      add_kernel(collective, sum_kernel(parameter.gradient, Finish::partial, mesh.ranks_per_node));
+    }
+  }
+  if (mesh.ranks_per_node > 1 || (!direct && mesh.nodes > 2)) add_over_nodes(Element::f32);
+  if (!direct && mesh.nodes > 2) add_kernel(collective, sum_kernel(Element::f32, collective.finish, 2));
+}
+
+}  // namespace detail
+
 /// Fills the kernel table of a collective whose other members are set.
 constexpr void fill_kernels(Collective& collective) {
   collective.kernels.clear();
   if (collective.operation == Operation::gather && collective.own != OwnBlock::cast) return;
+  if (collective.operation == Operation::reduce && collective.layout.mesh.nodes > 1) {
+    return detail::fill_node_kernels(collective);
+  }
   for (const Parameter& parameter : collective.layout.group.parameters) {
-    const Kernel kernel = kernel_of(parameter, collective);
-    if (std::find(collective.kernels.begin(), collective.kernels.end(), kernel) == collective.kernels.end()) {
-      collective.kernels.push_back(kernel);
-    }
+    detail::add_kernel(collective, kernel_of(parameter, collective));
   }
 }
 

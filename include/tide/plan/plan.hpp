@@ -24,8 +24,8 @@ namespace tide {
 enum class LaneKind : std::uint8_t {
   caller,  ///< the stream that the caller enqueues on
   push,    ///< copies to one local peer (or to all, by multicast)
-  sum,     ///< sums of a reduce-scatter
-  net,     ///< puts to other nodes
+  sum,     ///< sums of a reduce-scatter; lane 1 those over nodes
+  net,     ///< puts to other nodes; of a reduce-scatter one for each round
 };
 
 /// A queue of a rank. Push lane k of rank r serves local peer r + k.
@@ -33,11 +33,11 @@ struct Lane {
   LaneKind kind = LaneKind::caller;
   std::int32_t index = 0;
 
-  /// "caller", "push 2", "sum"
+  /// "caller", "push 2", "sum", "net 1"
   [[nodiscard]] std::string name() const {
     constexpr std::string_view names[] = {"caller", "push", "sum", "net"};
     const std::string text{names[static_cast<int>(kind)]};
-    return kind == LaneKind::push ? text + " " + std::to_string(index) : text;
+    return kind == LaneKind::push || index > 0 ? text + " " + std::to_string(index) : text;
   }
   [[nodiscard]] friend constexpr bool operator==(Lane, Lane) = default;
 };

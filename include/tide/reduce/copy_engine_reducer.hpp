@@ -12,10 +12,11 @@
 
 #pragma once
 
-#include <tide/reduce/detail/reduce_writer.hpp>  // ReduceWriter
-#include <tide/reduce/epilogue.hpp>              // Epilogue, Store
-#include <tide/reduce/launch.hpp>                // Launch, Burst
-#include <tide/reduce/reducer.hpp>               // Reducer
+#include <tide/reduce/detail/node_reduce_writer.hpp>  // NodeReduceWriter
+#include <tide/reduce/detail/reduce_writer.hpp>       // ReduceWriter
+#include <tide/reduce/epilogue.hpp>                   // Epilogue, Store
+#include <tide/reduce/launch.hpp>                     // Launch, Burst
+#include <tide/reduce/reducer.hpp>                    // Reducer
 
 namespace tide {
 
@@ -33,10 +34,10 @@ struct CopyEngineReducer {
   static constexpr Finish finish = E::finish;
   using launch = L;
 
-  /// The plan of one rank of a reduce-scatter on one node.
+  /// The plan of one rank of a reduce-scatter, on one node or over several as `collective.network` says.
   [[nodiscard]] static constexpr Plan reduce(const Collective& collective, Rank rank) {
-    detail::ReduceWriter writer(collective, rank);
-    return std::move(writer).write();
+    if (collective.layout.mesh.nodes > 1) return detail::NodeReduceWriter(collective, rank).write();
+    return detail::ReduceWriter(collective, rank).write();
   }
 };
 

@@ -16,10 +16,21 @@
 
 namespace tide {
 
-/// `I::shape(layout)`: the chunks and pieces of an inbox for a layout.
+/// The memory of a reduce-scatter: what local peers push, and what crosses nodes.
+struct ReduceMemory {
+  InboxShape inbox{};
+  NetworkShape network{};
+
+  [[nodiscard]] constexpr index_t bytes() const noexcept { return inbox.bytes() + network.bytes(); }
+  [[nodiscard]] friend constexpr bool operator==(const ReduceMemory&, const ReduceMemory&) = default;
+};
+
+/// `I::shape(layout)`: the chunks and pieces of an inbox for a layout of one node. `I::memory(layout, exchange)`: that
+/// and what crosses nodes, for any mesh.
 template <class I>
-concept Inbox = requires(const LayoutView& layout) {
+concept Inbox = requires(const LayoutView& layout, Exchange exchange) {
   { I::shape(layout) } -> std::same_as<InboxShape>;
+  { I::memory(layout, exchange) } -> std::same_as<ReduceMemory>;
 };
 
 }  // namespace tide

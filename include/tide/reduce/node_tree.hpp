@@ -90,7 +90,8 @@ struct NodeMessage {
 /// The messages of doubling that a node sends and gets, in the order of rounds and, inside a round, of positions.
 [[nodiscard]] constexpr std::vector<NodeMessage> doubling_messages(index_t nodes, index_t node);
 
-/// The messages of direct exchange: to each owner its sum, to the next node first. Owners stand in their own order.
+/// The messages of direct exchange: to each owner its sum, in round k to the k-th node from here. Owners stand in their
+/// own order.
 [[nodiscard]] constexpr std::vector<NodeMessage> direct_messages(index_t nodes, index_t node);
 
 /// How many owners' sums the node gets that gets most.
@@ -155,11 +156,11 @@ constexpr std::vector<NodeMessage> direct_messages(index_t nodes, index_t node) 
   std::vector<NodeMessage> messages;
   for (index_t k = 1; k < nodes; ++k) {
     const index_t to = (node + k) % nodes;
-    messages.push_back({1, {node, node + 1}, node, to, to, 1, node < to ? node : node - 1});
+    messages.push_back({k, {node, node + 1}, node, to, to, 1, node < to ? node : node - 1});
   }
   for (index_t k = 1; k < nodes; ++k) {
     const index_t from = (node + nodes - k) % nodes;
-    messages.push_back({1, {from, from + 1}, from, node, node, 1, from < node ? from : from - 1});
+    messages.push_back({k, {from, from + 1}, from, node, node, 1, from < node ? from : from - 1});
   }
   return messages;
 }

@@ -11,9 +11,10 @@
 
 #pragma once
 
-#include <tide/core/tags.hpp>     // Chunks, Bytes
-#include <tide/core/text.hpp>     // text
-#include <tide/reduce/inbox.hpp>  // Inbox
+#include <tide/core/tags.hpp>                  // Chunks, Bytes
+#include <tide/core/text.hpp>                  // text
+#include <tide/reduce/detail/node_places.hpp>  // network_shape
+#include <tide/reduce/inbox.hpp>               // Inbox, ReduceMemory
 
 #include <algorithm>
 #include <string>
@@ -45,6 +46,36 @@ inline constexpr index_t ring_unit = 64;
   return shape;
 }
 
+/// The same over several nodes: the budget bounds the inbox, what lands from other nodes, and sums on their way.
+/// @throws Error (Errc::capacity) as above
+[[nodiscard]] constexpr ReduceMemory ring_memory(const LayoutView& layout, index_t chunks, index_t bytes,
+                                                 Exchange exchange) {
+  const MeshShape mesh = layout.mesh;
+  if (mesh.nodes == 1) return {ring_shape(layout, chunks, bytes), {}};
+  ReduceMemory memory;
+  InboxShape& inbox = memory.inbox;
+  for (const Parameter& parameter : layout.group.parameters) {
+    inbox.element_bytes = std::max(inbox.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
+  }
+  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+  const auto shape = [&](index_t units, index_t places) {
+    inbox.chunks = places;
+    inbox.pieces = mesh.ranks_per_node - 1;
+    inbox.chunk_elements = units * ring_unit;
+    inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
+    memory.network = detail::network_shape(mesh, exchange, inbox, places);
+  };
+  shape(1, chunks);  // all places grow with the length of a chunk
+  const index_t fitting = bytes / memory.bytes();
+  if (fitting == 0) {
+    raise(Errc::capacity, "tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk; needs " +
+                              std::to_string(memory.bytes()) + " bytes, has " + std::to_string(bytes) + ".");
+  }
+  const index_t units = std::min(fitting, longest);
+  shape(units, std::min(chunks, ceil_div(longest, units)));
+  return memory;
+}
+
 /// `Count` chunks within `Budget` bytes for all peers together; the chunk is the longest that fits, so memory does not
 /// grow with the mesh.
 template <class Count, class Budget>
@@ -54,6 +85,10 @@ struct Ring {
   /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
   [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout) {
     return ring_shape(layout, Count::value, Budget::value);
+  }
+  /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
+  [[nodiscard]] static constexpr ReduceMemory memory(const LayoutView& layout, Exchange exchange) {
+    return ring_memory(layout, Count::value, Budget::value, exchange);
   }
 };
 

@@ -39,6 +39,7 @@ struct SlotReuse {
 
   /// @throws Error (Errc::layout) when a gradient element is wider than its gathered one
   [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout);
+  [[nodiscard]] static constexpr ReduceMemory memory(const LayoutView& layout, Exchange) { return {shape(layout), {}}; }
 };
 
 /// Whether an inbox lies in slots of a pool.

@@ -59,7 +59,7 @@ class Hash {
     add(inbox.chunks, inbox.pieces, inbox.chunk_elements, inbox.element_bytes, inbox.piece_room, inbox.place);
     const NetworkShape& network = collective.network;
     add(network.inbox_bytes, network.inbox_instances, network.partials_bytes, network.partials_instances,
-        network.piece_bytes, network.puts_in_flight);
+        network.piece_bytes, network.puts_in_flight, network.exchange);
     add(collective.kernels.size());
     for (const Kernel& kernel : collective.kernels) {
       add(kernel.kind, kernel.input, kernel.output, kernel.finish, kernel.inputs);

@@ -44,7 +44,11 @@ class SumReplay {
       } else {
         write_partial(sum, at, source.begin(row), source.width, piece.begin(row));
       }
-      state_->write(to, at, at + target.width, row_, ParameterIndex{op.target.parameter});
+      // A sum may replace its own input: each element is read before it is written.
+      const bool same = op.source.space == op.target.space && op.source.instance == op.target.instance &&
+                        source.begin(row) == at && source.width == target.width &&
+                        sum.input_bytes() == sum.output_bytes();
+      state_->write(to, at, at + target.width, row_, ParameterIndex{op.target.parameter}, same);
     }
   }
 

@@ -6,51 +6,14 @@
 
 #pragma once
 
-#include <tide/plan/plan_builder.hpp>     // PlanBuilder
-#include <tide/reduce/detail/chunks.hpp>  // owner_chunks
+#include <tide/plan/plan_builder.hpp>      // PlanBuilder
+#include <tide/reduce/detail/chunks.hpp>   // owner_chunks
+#include <tide/reduce/detail/credits.hpp>  // Credits
 
 #include <utility>
 #include <vector>
 
 namespace tide::detail {
-
-// Which credits a pusher of `chunks` chunks waits for, and so which ones its reader has to give.
-class Credits {
- public:
-  static constexpr index_t none = INT64_MIN;
-
-  constexpr Credits() = default;
-  constexpr Credits(index_t chunks, index_t places)
-      : before_(static_cast<std::size_t>(chunks), none), wanted_(static_cast<std::size_t>(chunks), 0) {
-    index_t waited = none;
-    for (index_t c = 0; c < chunks; ++c) {
-      // The value of credit is chunk + 1; in the last run, counted from this one, chunk + 1 - chunks.
-      const index_t value = c >= places ? c - places + 1 : last_in(c, chunks, places) + 1 - chunks;
-      if (value <= waited) continue;
-      before_[static_cast<std::size_t>(c)] = waited = value;
-      wanted_[static_cast<std::size_t>(value > 0 ? value - 1 : value - 1 + chunks)] = 1;
-    }
-  }
-
-  // The credit that a push of `chunk` waits for; `none` where an earlier wait covers it.
-  [[nodiscard]] constexpr index_t before(index_t chunk) const noexcept {
-    return before_[static_cast<std::size_t>(chunk)];
-  }
-
-  // Whether the reader has to tell that it has summed `chunk`.
-  [[nodiscard]] constexpr bool wanted(index_t chunk) const noexcept {
-    return wanted_[static_cast<std::size_t>(chunk)] != 0;
-  }
-
- private:
-  // The last chunk of a run that lies in the place of chunk c.
-  [[nodiscard]] static constexpr index_t last_in(index_t c, index_t chunks, index_t places) noexcept {
-    return c + (chunks - 1 - c) / places * places;
-  }
-
-  std::vector<index_t> before_;
-  std::vector<char> wanted_;
-};
 
 class ReduceWriter {
  public:

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the sums of a chunk lie on a rank of several nodes: in one instance of the partials and of the network inbox.
+//
+//   partials        | leaves: own gradients, packed | sums of nodes, f32 | widened leaves of others |
+//                     nodes of one rank only          all but direct       doubling, nodes of one rank
+//   network inbox   | landing 0 | landing 1 | ...      each for the sum of one owner
+//
+// Owners stand in the order of OwnerOrder with doubling, in their own with direct exchange.
+
+#pragma once
+
+#include <tide/plan/collective.hpp>   // InboxShape, NetworkShape
+#include <tide/reduce/node_tree.hpp>  // most_landings
+
+#include <algorithm>
+
+namespace tide::detail {
+
+struct NodePlaces {
+  index_t nodes = 1;
+  index_t leaf_bytes = 0;  // of an element of a gradient that crosses as it is; 0 where nodes have several ranks
+  index_t chunk_elements = 0;
+  index_t landings = 0;
+  bool direct = false;
+
+  constexpr NodePlaces(MeshShape mesh, Exchange exchange, index_t element_bytes, index_t elements)
+      : nodes(mesh.nodes),
+        leaf_bytes(mesh.ranks_per_node == 1 ? element_bytes : 0),
+        chunk_elements(elements),
+        landings(exchange == Exchange::direct ? nodes - 1 : most_landings(nodes)),
+        direct(exchange == Exchange::direct) {}
+
+  [[nodiscard]] constexpr index_t sums_begin() const noexcept {
+    return align_up(nodes * chunk_elements * leaf_bytes, 16);
+  }
+  [[nodiscard]] constexpr index_t widened_begin() const noexcept {
+    const bool sums = leaf_bytes == 0 || (!direct && nodes > 2);
+    return sums_begin() + (sums ? nodes * chunk_elements * 4 : 0);
+  }
+  [[nodiscard]] constexpr index_t partials_bytes() const noexcept {
+    const bool widens = leaf_bytes > 0 && !direct && nodes > 2;
+    return widened_begin() + (widens ? nodes * chunk_elements * 4 : 0);
+  }
+  // Bytes of an element at its landing: the most that it may have there.
+  [[nodiscard]] constexpr index_t landing_element() const noexcept {
+    if (leaf_bytes == 0) return 4;
+    return direct || nodes == 2 ? leaf_bytes : std::max<index_t>(leaf_bytes, 4);
+  }
+  [[nodiscard]] constexpr index_t inbox_bytes() const noexcept { return landings * chunk_elements * landing_element(); }
+};
+
+// The most puts that a node sends to another for one chunk.
+[[nodiscard]] constexpr index_t most_puts(index_t nodes, Exchange exchange) {
+  if (exchange == Exchange::direct) return 1;
+  index_t most = 0;
+  for (index_t node = 0; node < nodes; ++node) {
+    const std::vector<NodeMessage> messages = doubling_messages(nodes, node);
+    for (const NodeMessage& one : messages) {
+      index_t puts = 0;
+      for (const NodeMessage& m : messages) puts += m.from == one.from && m.to == one.to ? 1 : 0;
+      most = std::max(most, puts);
+    }
+  }
+  return most;
+}
+
+// What a rank needs for a ring of `chunks` chunks of several nodes. `inbox` says what a chunk is.
+[[nodiscard]] constexpr NetworkShape network_shape(MeshShape mesh, Exchange exchange, const InboxShape& inbox,
+                                                   index_t chunks) {
+  const NodePlaces places(mesh, exchange, inbox.element_bytes, inbox.chunk_elements);
+  NetworkShape network;
+  network.inbox_bytes = places.inbox_bytes();
+  network.inbox_instances = chunks;
+  network.partials_bytes = places.partials_bytes();
+  network.partials_instances = chunks;
+  network.piece_bytes = inbox.chunk_elements * places.landing_element();
+  network.puts_in_flight = chunks * most_puts(mesh.nodes, exchange);
+  network.exchange = exchange;
+  return network;
+}
+
+}  // namespace tide::detail
