@@ -64,6 +64,7 @@
 #include <tide/reduce/epilogue.hpp>
 #include <tide/reduce/inbox.hpp>
 #include <tide/reduce/launch.hpp>
+#include <tide/reduce/node_exchange.hpp>
 #include <tide/reduce/node_tree.hpp>
 #include <tide/reduce/reducer.hpp>
 #include <tide/reduce/ring.hpp>

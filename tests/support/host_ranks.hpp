@@ -54,10 +54,12 @@ struct HostRanks {
   };
 
   tide::HostOptions options = {.deadline = 60s};
+  index_t ranks_per_node = 0;  ///< 0: all ranks are one node
 
   template <class Program>
   void run(index_t ranks, const Program& program) const {
-    tide::HostCluster cluster({1, ranks}, options);
+    const index_t local = ranks_per_node > 0 ? ranks_per_node : ranks;
+    tide::HostCluster cluster({ranks / local, local}, options);
     cluster.run(program);
   }
 

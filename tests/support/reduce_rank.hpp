@@ -20,7 +20,7 @@ namespace tide_test {
 /// Where gradients lie.
 enum class From { storage, table };
 
-template <class Ranks, class Layout, class Reducer, class Inbox>
+template <class Ranks, class Layout, class Reducer, class Inbox, class Inter = tide::SingleNode>
 class ReduceRank {
  public:
   using Fabric = typename Ranks::Fabric;
@@ -77,7 +77,7 @@ class ReduceRank {
 
   [[nodiscard]] std::string verdict() const { return checks_.verdict(); }
   [[nodiscard]] const Checks<Ranks>& checks() const { return checks_; }
-  [[nodiscard]] tide::ReduceScatter<Layout, Reducer, tide::SingleNode, Inbox>& pipeline() { return reduce_; }
+  [[nodiscard]] tide::ReduceScatter<Layout, Reducer, Inter, Inbox>& pipeline() { return reduce_; }
   [[nodiscard]] tide::ShardsView<Layout, tide::Buffer::masters> output() const {
     return {output_.data(), layout_, rank_};
   }
@@ -136,7 +136,7 @@ class ReduceRank {
   Layout layout_;
   const CollectiveOracle* oracle_;
   float scale_;
-  tide::ReduceScatter<Layout, Reducer, tide::SingleNode, Inbox> reduce_;
+  tide::ReduceScatter<Layout, Reducer, Inter, Inbox> reduce_;
   tide::Gradients<Layout> storage_;
   tide::GradientTable<Layout> table_;
   typename Ranks::Memory apart_;

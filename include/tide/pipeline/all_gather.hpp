@@ -67,7 +67,9 @@ class AllGather {
     static_assert(Pool::template holds<Layout>,
                   "tide::AllGather: the pool must be made for the layout; name it in SlotPool.");
     label_ = std::make_shared<const std::string>(detail::operation_label("gather", layout_.view(), std::move(label)));
-    detail::require_fabric(fabric, layout_.view(), Intra::capability, Intra::name);
+    detail::require_mesh(fabric, layout_.view());
+    if (layout_.view().mesh.nodes != 1) raise(Errc::layout, "tide::SingleNode: the mesh must have one node.");
+    detail::require_capability(fabric, Intra::capability, Intra::name);
     detail::require_pool(fabric, *life_, layout_.view().bytes(Buffer::slot), *label_);
     const SignalWords words{layout_.view().mesh.ranks()};
     std::vector<PlanVariant> variants;

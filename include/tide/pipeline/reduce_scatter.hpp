@@ -37,24 +37,30 @@ struct ReduceTicket {
 
 /// @tparam Layout  `ShardLayout` or `DynamicLayout`
 /// @tparam R       a Reducer: `CopyEngineReducer<Launch, Epilogue>`
-/// @tparam Inter   how partial sums cross nodes: `SingleNode`
+/// @tparam Inter   a NodeExchange: how partial sums cross nodes; nothing does by default
 /// @tparam Box     an Inbox: where pieces wait; `Ring`, or `SlotReuse` in a slot of the pool
 template <class Layout, class R, class Inter = SingleNode, class Box = Ring<Chunks<4>, Bytes<(index_t{64} << 20)>>>
 class ReduceScatter {
   static_assert(Reducer<R>, "tide::ReduceScatter: R must be a Reducer; CopyEngineReducer.");
-  static_assert(std::is_same_v<Inter, SingleNode>, "tide::ReduceScatter: Inter must be SingleNode.");
+  static_assert(NodeExchange<Inter>,
+                "tide::ReduceScatter: Inter must be a NodeExchange; SingleNode, RdmaDoublingTransport or "
+                "RdmaDirectTransport.");
   static_assert(Inbox<Box>, "tide::ReduceScatter: Box must be an Inbox; Ring or SlotReuse.");
   static_assert(!reuses_slots<Box> || detail::may_fit_slot<Layout>,
                 "tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring.");
-  static_assert(detail::fits_single_node<Layout>, "tide::ReduceScatter: SingleNode needs a mesh of one node.");
+  static_assert(!std::is_same_v<Inter, SingleNode> || detail::fits_single_node<Layout>,
+                "tide::ReduceScatter: SingleNode needs a mesh of one node.");
 
  public:
-  /// Bytes that the inbox takes beside the slots of the pool, where the layout is static.
-  static constexpr index_t inbox_bytes = [] { return detail::own_inbox_bytes<Box>(Layout{}.view()); }();
+  /// Bytes of the inbox, of what lands from other nodes and of sums on their way, beside the slots of the pool; where
+  /// the layout is static.
+  static constexpr index_t inbox_bytes = [] {
+    return detail::own_bytes(Box::memory(Layout{}.view(), exchange_of<Inter>));
+  }();
 
   /// Copies, memory operations, launches and events that a GPU is asked for; the largest over ranks. Where the layout
   /// is static.
-  static constexpr index_t driver_calls = detail::reduce_driver_calls<Layout, R, Box>;
+  static constexpr index_t driver_calls = detail::reduce_driver_calls<Layout, R, Inter, Box>;
 
   /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
   /// @param label  what errors call the group; by default its first parameter
@@ -124,10 +130,12 @@ class ReduceScatter {
         scale_(1.0F / static_cast<float>(layout_.view().mesh.ranks())),
         life_(life) {
     static_assert(Fabric<F>, "tide::ReduceScatter: the first argument must be a Fabric; HostFabric.");
-    detail::require_fabric(fabric, layout_.view(), R::capability, R::name);
+    detail::require_mesh(fabric, layout_.view());
+    detail::require_exchange<Inter>(fabric, layout_.view());
+    detail::require_capability(fabric, R::capability, R::name);
     std::vector<PlanVariant> variants;
     for (const GradientSource source : {GradientSource::storage, GradientSource::table}) {
-      variants.push_back(detail::reduce_variant<F, Layout, R, Box>(layout_.view(), source, fabric.rank()));
+      variants.push_back(detail::reduce_variant<F, Layout, R, Inter, Box>(layout_.view(), source, fabric.rank()));
     }
     if (life_ != nullptr) detail::require_pool(fabric, *life_, slot_bytes_with_reuse(layout_.view()), label_);
     const Collective& first = variants.front().collective;
@@ -135,6 +143,9 @@ class ReduceScatter {
     places.signals = fabric.reserve(first.words().bytes(), 256);
     if (life_ == nullptr) places.inbox = fabric.reserve(first.inbox.bytes(), 256);
     if (life_ != nullptr) places.slots = life_->offset(SlotIndex{0});
+    const NetworkShape& network = first.network;
+    network_inbox_ = fabric.reserve(network.inbox_instances * network.inbox_bytes, 256);
+    partials_ = fabric.reserve(network.partials_instances * network.partials_bytes, 256);
     program_ = fabric.attach(std::move(variants), places, label_);
   }
 
@@ -142,6 +153,8 @@ class ReduceScatter {
     Bindings bindings;
     check_shards_(*port_, shards.layout().view(), shards.data(), shards.rank(), label_);
     bindings.output = shards.data();
+    bindings.network_inbox = network_inbox_;
+    bindings.partials = partials_;
     bindings.scale = scale_;
     return bindings;
   }
@@ -182,6 +195,8 @@ class ReduceScatter {
   detail::GradientCheck check_table_;
   float scale_;
   detail::SlotLife* life_;  // null where the inbox is no slot
+  index_t network_inbox_ = 0;
+  index_t partials_ = 0;
   std::int32_t program_ = -1;
 };
 

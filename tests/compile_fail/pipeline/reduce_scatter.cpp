@@ -14,8 +14,8 @@ using InSlot = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Slot
 
 #if TIDE_CASE == 1  // expect: tide::ReduceScatter: R must be a Reducer
 using Reduce = tide::ReduceScatter<Layout, tide::Burst>;
-#elif TIDE_CASE == 2  // expect: tide::ReduceScatter: Inter must be SingleNode
-using Reduce = tide::ReduceScatter<Layout, Reducer, Reducer>;
+#elif TIDE_CASE == 2  // expect: tide::ReduceScatter: Inter must be a NodeExchange
+using Reduce = tide::ReduceScatter<Layout, Reducer, tide::Chunks<4>>;
 #elif TIDE_CASE == 3  // expect: tide::ReduceScatter: Box must be an Inbox
 using Reduce = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Chunks<4>>;
 #elif TIDE_CASE == 4  // expect: tide::ReduceScatter: SingleNode needs a mesh of one node

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include <tide/pipeline/detail/kernel_code.hpp>      // kernel_code
+#include <tide/pipeline/detail/kernel_code.hpp>      // cast_code
 #include <tide/pipeline/detail/pipeline_checks.hpp>  // operation_label
 #include <tide/plan/kernels.hpp>                     // fill_kernels
 #include <tide/plan/tally.hpp>                       // driver_calls
@@ -28,7 +28,7 @@ template <class F, class Layout, class Intra>
 [[nodiscard]] PlanVariant gather_variant(const LayoutView& layout, OwnBlock own, Rank rank) {
   Collective collective = gather_collective(layout, own);
   Plan plan = Intra::gather(collective, rank);
-  std::vector<KernelCode> code = kernel_code<F, Layout, Kernel::Kind::cast>(collective);
+  std::vector<KernelCode> code = cast_code<F, Layout>(collective);
   return {std::move(collective), std::move(plan), std::move(code)};
 }
 

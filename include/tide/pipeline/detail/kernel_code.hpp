@@ -41,14 +41,33 @@ template <class F, Kernel::Kind Kind, Finish End, unsigned Used, std::size_t... 
   return code;
 }
 
-// The code of a collective's kernel table, entry by entry.
-template <class F, class Layout, Kernel::Kind Kind, Finish End = Finish::store>
-[[nodiscard]] std::vector<KernelCode> kernel_code(const Collective& collective) {
-  using Role = std::conditional_t<Kind == Kernel::Kind::cast, GatheredElement, GradientElement>;
+// The code of a gather's kernel table, entry by entry.
+template <class F, class Layout>
+[[nodiscard]] std::vector<KernelCode> cast_code(const Collective& collective) {
   std::vector<KernelCode> code;
   for (const Kernel& kernel : collective.kernels) {
-    code.push_back(code_of<F, Kind, End, elements_used<Layout, Role>>(
-        Kind == Kernel::Kind::cast ? kernel.output : kernel.input, std::make_index_sequence<all_elements.size()>{}));
+    code.push_back(code_of<F, Kernel::Kind::cast, Finish::store, elements_used<Layout, GatheredElement>>(
+        kernel.output, std::make_index_sequence<all_elements.size()>{}));
+  }
+  return code;
+}
+
+// The code of a reduce's. Over nodes there are sums of f32 whatever the gradients are, and partial sums, which are
+// stored.
+template <class F, class Layout, Finish End, bool OverNodes>
+[[nodiscard]] std::vector<KernelCode> sum_code(const Collective& collective) {
+  constexpr unsigned used =
+      elements_used<Layout, GradientElement> | (OverNodes ? 1U << static_cast<unsigned>(Element::f32) : 0U);
+  constexpr auto all = std::make_index_sequence<all_elements.size()>{};
+  std::vector<KernelCode> code;
+  for (const Kernel& kernel : collective.kernels) {
+    if constexpr (OverNodes && End != Finish::store) {
+      if (kernel.finish == Finish::partial) {
+        code.push_back(code_of<F, Kernel::Kind::sum, Finish::store, used>(kernel.input, all));
+        continue;
+      }
+    }
+    code.push_back(code_of<F, Kernel::Kind::sum, End, used>(kernel.input, all));
   }
   return code;
 }

@@ -40,17 +40,17 @@ inline constexpr index_t static_slot_bytes = [] {
   return std::string(operation) + " of '" + label + "' (" + std::to_string(layout.group.size()) + " parameters)";
 }
 
-inline void require_fabric(const FabricPort& fabric, const LayoutView& layout, Capability capability,
-                           std::string_view policy) {
+inline void require_capability(const FabricPort& fabric, Capability capability, std::string_view policy) {
+  if (fabric.has(capability)) return;
+  raise(Errc::argument, detail::text({"tide::Transport: the fabric must have what the policy needs; ", policy,
+                                      " needs ", tide::name(capability), ", which this ", fabric.name(), " has not."}));
+}
+
+inline void require_mesh(const FabricPort& fabric, const LayoutView& layout) {
   if (layout.mesh != fabric.mesh()) {
     raise(Errc::mismatch, detail::text({"tide::LayoutView: the mesh of the layout must be that of the fabric; layout ",
                                         layout.mesh.nodes, "x", layout.mesh.ranks_per_node, ", fabric ",
                                         fabric.mesh().nodes, "x", fabric.mesh().ranks_per_node, "."}));
-  }
-  if (layout.mesh.nodes != 1) raise(Errc::layout, "tide::SingleNode: the mesh must have one node.");
-  if (!fabric.has(capability)) {
-    raise(Errc::argument, detail::text({"tide::Transport: the fabric must have what the policy needs; ", policy,
-                                        " needs multicast, which this ", fabric.name(), " has not."}));
   }
 }
 

@@ -4,10 +4,11 @@
 
 #pragma once
 
-#include <tide/pipeline/detail/kernel_code.hpp>      // kernel_code
+#include <tide/pipeline/detail/kernel_code.hpp>      // sum_code
 #include <tide/pipeline/detail/pipeline_checks.hpp>  // operation_label
 #include <tide/plan/kernels.hpp>                     // fill_kernels
 #include <tide/plan/tally.hpp>                       // driver_calls
+#include <tide/reduce/node_exchange.hpp>             // exchange_of
 #include <tide/reduce/reducer.hpp>                   // Reducer
 #include <tide/reduce/slot_reuse.hpp>                // reuses_slots, fits_slot
 
@@ -32,13 +33,23 @@ inline constexpr bool may_fit_slot = [] {
   }
 }();
 
-// Bytes of an inbox apart from slots.
-template <class Inbox>
-[[nodiscard]] constexpr index_t own_inbox_bytes(const LayoutView& layout) {
-  return reuses_slots<Inbox> ? 0 : Inbox::shape(layout).bytes();
+// Bytes of what a reduce keeps apart from slots.
+[[nodiscard]] constexpr index_t own_bytes(const ReduceMemory& memory) noexcept {
+  return memory.inbox.place == InboxPlace::slot ? memory.network.inbox_instances * memory.network.inbox_bytes
+                                                : memory.bytes();
 }
 
-template <class Inbox>
+template <class Inter>
+void require_exchange(const FabricPort& fabric, const LayoutView& layout) {
+  if (layout.mesh.nodes == 1) return;
+  if constexpr (std::is_same_v<Inter, SingleNode>) {
+    raise(Errc::layout, "tide::SingleNode: the mesh must have one node.");
+  } else {
+    require_capability(fabric, Inter::capability, Inter::name);
+  }
+}
+
+template <class Inter, class Inbox>
 [[nodiscard]] constexpr Collective reduce_collective(const LayoutView& layout, GradientSource gradients, Finish finish,
                                                      index_t ctas) {
   Collective collective;
@@ -47,24 +58,27 @@ template <class Inbox>
   collective.gradients = gradients;
   collective.finish = finish;
   collective.ctas = ctas;
-  collective.inbox = Inbox::shape(layout);
+  const ReduceMemory memory = Inbox::memory(layout, exchange_of<Inter>);
+  collective.inbox = memory.inbox;
+  collective.network = memory.network;
   fill_kernels(collective);
   return collective;
 }
 
-template <class F, class Layout, class Reducer, class Inbox>
+template <class F, class Layout, class Reducer, class Inter, class Inbox>
 [[nodiscard]] PlanVariant reduce_variant(const LayoutView& layout, GradientSource gradients, Rank rank) {
-  Collective collective = reduce_collective<Inbox>(layout, gradients, Reducer::finish, Reducer::launch::ctas);
+  Collective collective = reduce_collective<Inter, Inbox>(layout, gradients, Reducer::finish, Reducer::launch::ctas);
   Plan plan = Reducer::reduce(collective, rank);
-  std::vector<KernelCode> code = kernel_code<F, Layout, Kernel::Kind::sum, Reducer::finish>(collective);
+  constexpr bool nodes = !std::is_same_v<Inter, SingleNode>;
+  std::vector<KernelCode> code = sum_code<F, Layout, Reducer::finish, nodes>(collective);
   return {std::move(collective), std::move(plan), std::move(code)};
 }
 
 // Of a static layout.
-template <class Layout, class Reducer, class Inbox>
+template <class Layout, class Reducer, class Inter, class Inbox>
 inline constexpr index_t reduce_driver_calls = [] {
   const Collective collective =
-      reduce_collective<Inbox>(Layout{}.view(), GradientSource::storage, Reducer::finish, Reducer::launch::ctas);
+      reduce_collective<Inter, Inbox>(Layout{}.view(), GradientSource::storage, Reducer::finish, Reducer::launch::ctas);
   std::vector<Plan> plans;
   for (index_t r = 0; r < collective.ranks(); ++r) plans.push_back(Reducer::reduce(collective, Rank{r}));
   return driver_calls(collective, plans);

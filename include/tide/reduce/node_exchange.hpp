@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NodeExchange: a policy that says how the partial sums of a reduce-scatter cross nodes.
+//
+//   doubling   in round k, of subtrees of up to 2^k nodes, half of what a node holds goes to one other: few, large puts
+//   direct     a put from each node to each owner, summed when all are there: as many puts as there are nodes
+//
+// Both send each partial sum once and add it along the tree of node_tree.hpp: the bits are the same. Both need room for
+// as many landed sums as there are nodes.
+//
+// Test: tests/reduce/node_exchange.test.cpp
+
+#pragma once
+
+#include <tide/plan/collective.hpp>      // Exchange
+#include <tide/transport/transport.hpp>  // Capability, SingleNode
+
+#include <concepts>
+#include <string_view>
+#include <type_traits>
+
+namespace tide {
+
+/// How a policy crosses nodes: its member `exchange`, or doubling where it has none.
+template <class X>
+inline constexpr Exchange exchange_of = [] {
+  if constexpr (requires { X::exchange; }) {
+    return X::exchange;
+  } else {
+    return Exchange::doubling;
+  }
+}();
+
+/// `X::name`, `X::capability`, and `X::exchange` where it is not doubling.
+///
+/// Models: SingleNode, RdmaDirectTransport, and the transports that double: RdmaDoublingTransport,
+/// SendRecvDoublingTransport.
+template <class X>
+concept NodeExchange = requires {
+  { X::name } -> std::convertible_to<std::string_view>;
+  { exchange_of<X> } -> std::convertible_to<Exchange>;
+};
+
+/// Each partial sum straight to its owner, by one-sided puts. Choose it for few nodes; doubling sends fewer, larger
+/// puts where there are many.
+struct RdmaDirectTransport {
+  static constexpr std::string_view name = "RDMA direct";
+  static constexpr Capability capability = Capability::puts;
+  static constexpr Exchange exchange = Exchange::direct;
+};
+
+static_assert(NodeExchange<SingleNode> && NodeExchange<RdmaDirectTransport>);
+
+}  // namespace tide

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reduce-scatters over several nodes on host ranks: the bits are the tree's, whatever comes late.
+
+#include <doctest/doctest.h>
+
+#include "support/delays.hpp"
+#include "support/host_ranks.hpp"
+#include "support/rank_errors.hpp"
+#include "support/reduce_rank.hpp"
+
+#include <string>
+#include <vector>
+
+namespace node_reduce_pipeline_test {
+
+using namespace tide_test;
+
+using Layout = tide::DynamicLayout;
+
+struct Doubling {
+  static constexpr std::string_view name = "doubling";
+  static constexpr tide::Capability capability = tide::Capability::puts;
+};
+using Direct = tide::RdmaDirectTransport;
+
+/// A group whose chunks are many, with gradients of one element or of several.
+tide::DynamicGroup group_of(const std::vector<Element>& elements, index_t ranks) {
+  tide::DynamicGroup group;
+  int number = 0;
+  for (const Element element : elements) {
+    const std::string name = "p" + std::to_string(number++) + ".";
+    group.add(name + "w", {37, 16}, Element::bf16, element);
+    group.add(name + "b", {301}, Element::bf16, element);
+    group.add(name + "few", {2, 5}, Element::bf16, element);
+    group.add(name + "columns", {3, 2 * ranks, 5}, Element::bf16, element, tide::shard(1));
+  }
+  return group;
+}
+
+const std::vector<std::vector<Element>> element_sets = {
+    {Element::bf16}, {Element::f32}, {Element::bf16, Element::f32, Element::f8_e4m3}};
+
+/// Some reduces, from storage and from a table; words where a byte of an output is wrong.
+template <class Inter, class Inbox, class Epilogue = tide::Store>
+void reduce_on(tide::MeshShape mesh, const std::vector<Element>& elements, tide::HostOptions options = {},
+               int steps = 4) {
+  const Layout layout(group_of(elements, mesh.ranks()), mesh);
+  const CollectiveOracle oracle(layout.view());
+  std::vector<std::string> wrong(static_cast<std::size_t>(mesh.ranks()));
+  HostRanks all{options, mesh.ranks_per_node};
+  check_no_error(errors_of(all, mesh.ranks(), [&](tide::HostFabric& fabric) {
+    ReduceRank<HostRanks, Layout, tide::CopyEngineReducer<tide::Burst, Epilogue>, Inbox, Inter> reduce(fabric, layout,
+                                                                                                       oracle);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    tide::HostStream reader = fabric.stream();
+    for (int step = 0; step < steps; ++step) {
+      const auto seed = static_cast<std::uint64_t>(step);
+      // The gradients are written over the moment that they are free.
+      reduce.read(reduce.start(step % 2 == 0 ? From::storage : From::table, seed, stream), seed, reader);
+    }
+    fabric.close();
+    wrong[static_cast<std::size_t>(fabric.rank().value)] = reduce.verdict();
+  }));
+  for (const std::string& text : wrong) CHECK(text == "");
+}
+
+constexpr tide::MeshShape meshes[] = {{2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 2}, {3, 3}};
+
+template <index_t Count, index_t Budget>
+using RingOf = tide::Ring<tide::Chunks<Count>, tide::Bytes<Budget>>;
+
+TEST_CASE("ReduceScatter: over nodes, shards are the scaled sum along the tree, by either exchange") {
+  for (const tide::MeshShape mesh : meshes) {
+    CAPTURE(mesh.nodes);
+    CAPTURE(mesh.ranks_per_node);
+    for (const std::vector<Element>& elements : element_sets) {
+      CAPTURE(tide::name(elements.front()));
+      reduce_on<Doubling, RingOf<3, 1 << 17>>(mesh, elements);
+      reduce_on<Direct, RingOf<3, 1 << 17>>(mesh, elements);
+    }
+    reduce_on<Doubling, RingOf<2, 1 << 17>, tide::Accumulate>(mesh, element_sets[0]);
+    reduce_on<Direct, RingOf<1, 1 << 17>, tide::Accumulate>(mesh, element_sets[0]);
+  }
+}
+
+TEST_CASE("ReduceScatter: over nodes, late ops, late puts and merged lanes change no bit") {
+  for (const tide::MeshShape mesh : {tide::MeshShape{3, 2}, tide::MeshShape{4, 1}, tide::MeshShape{2, 3}}) {
+    CAPTURE(mesh.nodes);
+    CAPTURE(mesh.ranks_per_node);
+    for (const std::uint64_t seed : {1U, 2U}) {
+      tide::HostOptions options{.deadline = 60s, .hook = random_delays(seed, 8)};
+      options.network_hook = [seed](const tide::HostHookPoint& point) {
+        const std::uint64_t bits = mix(seed, point.run, static_cast<std::uint64_t>(point.seq));
+        return tide::HostDelivery{std::chrono::microseconds(bits % 300)};
+      };
+      reduce_on<Doubling, RingOf<2, 1 << 15>>(mesh, element_sets[0], options, 3);
+      reduce_on<Direct, RingOf<3, 1 << 15>>(mesh, element_sets[0], options, 3);
+    }
+    reduce_on<Doubling, RingOf<2, 1 << 15>>(mesh, element_sets[0], {.lanes = tide::HostLanes::merged}, 3);
+    reduce_on<Direct, RingOf<1, 1 << 14>>(mesh, element_sets[0], {.lanes = tide::HostLanes::merged}, 3);
+  }
+}
+
+}  // namespace node_reduce_pipeline_test
