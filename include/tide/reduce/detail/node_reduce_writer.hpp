@@ -15,6 +15,7 @@
 
 #include <tide/reduce/detail/credits.hpp>      // Credits
 #include <tide/reduce/detail/marked_plan.hpp>  // MarkedPlan
+#include <tide/reduce/detail/net_credits.hpp>  // NetCredits
 #include <tide/reduce/detail/node_places.hpp>  // NodePlaces
 #include <tide/reduce/detail/rail.hpp>         // rail_chunks
 #include <tide/reduce/node_tree.hpp>           // NodeMessage, OwnerOrder
@@ -90,9 +91,10 @@ class NodeReduceWriter {
     index_t next = 0;     // of them, in the order of issue
     index_t waited = -1;  // the chunk whose place is known to be free
     std::vector<index_t> chunks{};
-    Credits credits{};
+    NetCredits credits{};
   };
   struct Round {
+    index_t number = 0;
     LaneIndex lane{};
     std::vector<NodeMessage> messages{};
     std::vector<Traffic> traffic{};
@@ -121,6 +123,7 @@ class NodeReduceWriter {
 
   constexpr void add_round() {
     Round round;
+    round.number = static_cast<index_t>(rounds_.size()) + 1;
     round.lane = plan_.lane(LaneKind::net, static_cast<index_t>(rounds_.size()));
     round.known.assign(rails_[0].chunks.size(), MarkedPlan::none);
     round.sent.assign(rails_[0].chunks.size(), MarkedPlan::none);
@@ -137,6 +140,7 @@ class NodeReduceWriter {
         round.traffic.push_back({sends ? m.to : m.from, sends, 0, 0, -1, {}, {}});
       }
     }
+    const RoundSteps steps{places_.direct ? 0 : delay(round.number - 1), delay(round.number)};
     for (Traffic& traffic : round.traffic) {
       for (std::size_t c = 0; c < rails_[0].chunks.size(); ++c) {
         index_t puts = 0;
@@ -144,9 +148,11 @@ class NodeReduceWriter {
         traffic.puts += puts;
         if (puts > 0) traffic.chunks.push_back(static_cast<index_t>(c));
       }
-      std::vector<index_t> places;
-      for (const index_t c : traffic.chunks) places.push_back(c % ring_);
-      traffic.credits = Credits(places);
+    }
+    for (Traffic& traffic : round.traffic) {
+      const Traffic* back = find(round, traffic.node, !traffic.sends);
+      traffic.credits =
+          NetCredits(traffic.chunks, back != nullptr ? back->chunks : std::vector<index_t>{}, ring_, steps);
     }
   }
 
@@ -285,12 +291,14 @@ class NodeReduceWriter {
     const bool last_run = c < ring_;
     const index_t before = last_run ? c + (count - 1 - c) / ring_ * ring_ : c - ring_;
     const auto wait = [&](Mark mark) { last_run ? plan_.wait_last_run(sum_, mark) : plan_.wait(sum_, mark); };
-    wait(done_[static_cast<std::size_t>(before)]);
+    bool adds = false;
     for (const Round& round : rounds_) {
       bool gets = false;
       for (const Traffic& traffic : round.traffic) gets = gets || (!traffic.sends && has(traffic, before));
       if (!gets) wait(round.sent[static_cast<std::size_t>(before)]);
+      adds = adds || gets;
     }
+    if (adds) wait(done_[static_cast<std::size_t>(before)]);
   }
 
   // Puts of a round, when what they send has been summed and the place where it lands has been left.
@@ -326,12 +334,19 @@ class NodeReduceWriter {
     if (sends) plan_.place(round.sent[at], round.lane);
   }
 
-  constexpr void await_credit(const Round& round, Traffic& traffic, index_t c) {
+  constexpr void await_credit(Round& round, Traffic& traffic, index_t c) {
     const index_t i = index_of(traffic, c);
     const index_t before = traffic.credits.before(i);
-    const bool first = traffic.waited != c;
+    if (traffic.waited == c) return;
     traffic.waited = c;
-    if (before == Credits::none || !first) return;
+    if (const Traffic* back = find(round, traffic.node, false); back != nullptr) {
+      for (const NetCredits::Answer& answer : back->credits.answers()) {
+        if (answer.put != c) continue;
+        const Mark added = round.added[static_cast<std::size_t>(answer.added)];
+        answer.of_last_run ? plan_.wait_last_run(round.lane, added) : plan_.wait(round.lane, added);
+      }
+    }
+    if (before == Credits::none) return;
     const index_t count = static_cast<index_t>(traffic.chunks.size());
     const index_t word = words_.word(WordKind::credit, mesh_.rank(traffic.node, local_).value);
     plan_.op([&](PlanBuilder& p) { p.wait(round.lane, word, before, count); });
