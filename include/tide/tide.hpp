@@ -92,6 +92,8 @@
 #include <tide/pipeline/sharded_step.hpp>
 #include <tide/pipeline/step_group.hpp>
 
+#include <tide/models/awkward.hpp>
+#include <tide/models/gpt2.hpp>
 #include <tide/models/llama3_1.hpp>
 #include <tide/models/model.hpp>
 #include <tide/models/qwen3_30b_a3b.hpp>

@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <tide/models/awkward.hpp>
+#include <tide/models/gpt2.hpp>
 #include <tide/models/llama3_1.hpp>
 #include <tide/models/model.hpp>  // Model
 #include <tide/models/qwen3_30b_a3b.hpp>
@@ -17,6 +19,8 @@ namespace tide {
 
 /// The models that tide knows, in the order of their names.
 inline constexpr std::array all_models = {
+    models::awkward::model,
+    models::gpt2::model,
     models::llama3_1_70b::model,
     models::llama3_1_70b_torchtitan::model,
     models::llama3_1_8b::model,
