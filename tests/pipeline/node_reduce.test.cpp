@@ -66,6 +66,8 @@ void reduce_on(tide::MeshShape mesh, const std::vector<Element>& elements, tide:
   for (const std::string& text : wrong) CHECK(text == "");
 }
 
+using NarrowSlot = tide::SlotReuseWithin<tide::Bytes<8192>, tide::Chunks<2>>;
+
 constexpr tide::MeshShape meshes[] = {{2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 2}, {3, 3}};
 
 template <index_t Count, index_t Budget>
@@ -80,6 +82,9 @@ TEST_CASE("ReduceScatter: over nodes, shards are the scaled sum along the tree, 
       reduce_on<Doubling, RingOf<3, 1 << 17>>(mesh, elements);
       reduce_on<Direct, RingOf<3, 1 << 17>>(mesh, elements);
     }
+    reduce_on<Doubling, tide::SlotReuse>(mesh, element_sets[0]);
+    reduce_on<Direct, NarrowSlot>(mesh, element_sets[0]);
+    reduce_on<Doubling, NarrowSlot, tide::Accumulate>(mesh, element_sets[0]);
     reduce_on<Doubling, RingOf<2, 1 << 17>, tide::Accumulate>(mesh, element_sets[0]);
     reduce_on<Direct, RingOf<1, 1 << 17>, tide::Accumulate>(mesh, element_sets[0]);
   }
@@ -97,10 +102,56 @@ TEST_CASE("ReduceScatter: over nodes, late ops, late puts and merged lanes chang
       };
       reduce_on<Doubling, RingOf<2, 1 << 15>>(mesh, element_sets[0], options, 3);
       reduce_on<Direct, RingOf<3, 1 << 15>>(mesh, element_sets[0], options, 3);
+      reduce_on<Doubling, NarrowSlot>(mesh, element_sets[0], options, 3);
+      reduce_on<Direct, NarrowSlot>(mesh, element_sets[0], options, 3);
     }
     reduce_on<Doubling, RingOf<2, 1 << 15>>(mesh, element_sets[0], {.lanes = tide::HostLanes::merged}, 3);
     reduce_on<Direct, RingOf<1, 1 << 14>>(mesh, element_sets[0], {.lanes = tide::HostLanes::merged}, 3);
+    reduce_on<Doubling, NarrowSlot>(mesh, element_sets[0], {.lanes = tide::HostLanes::merged}, 3);
   }
+}
+
+/// How long after the start of a reduce its gradients are free and its shards ready, where each put takes `delay`.
+struct Ends {
+  std::chrono::nanoseconds gradients_free;
+  std::chrono::nanoseconds shards_ready;
+};
+template <class Inbox>
+Ends ends_of(std::chrono::milliseconds delay) {
+  constexpr tide::MeshShape mesh{2, 2};
+  const Layout layout(group_of({Element::bf16}, mesh.ranks()), mesh);
+  const CollectiveOracle oracle(layout.view());
+  HostRanks all{{.deadline = 60s}, mesh.ranks_per_node};
+  all.options.network_hook = [delay](const tide::HostHookPoint&) { return tide::HostDelivery{delay}; };
+  std::vector<Ends> ends(static_cast<std::size_t>(mesh.ranks()));
+  check_no_error(errors_of(all, mesh.ranks(), [&](tide::HostFabric& fabric) {
+    ReduceRank<HostRanks, Layout, tide::CopyEngineReducer<>, Inbox, Doubling> reduce(fabric, layout, oracle);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      stream.synchronize();
+      const auto begin = std::chrono::steady_clock::now();
+      const tide::ReduceTicket ticket = reduce.start(From::storage, step, stream);
+      Ends& own = ends[static_cast<std::size_t>(fabric.rank().value)];
+      ticket.gradients_free.synchronize();
+      own.gradients_free = std::chrono::steady_clock::now() - begin;
+      ticket.shards_ready.synchronize();
+      own.shards_ready = std::chrono::steady_clock::now() - begin;
+      reduce.read(ticket, step, stream);
+    }
+    fabric.close();
+    if (!reduce.verdict().empty()) tide::raise(tide::Errc::operation, reduce.verdict());
+  }));
+  return ends[0];
+}
+
+TEST_CASE(
+    "ReduceScatter: through a slot, gradients are free without waiting for the network; through a ring they wait") {
+  const Ends slot = ends_of<NarrowSlot>(80ms);
+  CHECK(slot.gradients_free < 80ms);
+  CHECK(slot.shards_ready >= 80ms);
+  const Ends ring = ends_of<RingOf<1, 1 << 11>>(20ms);
+  CHECK(ring.gradients_free >= 20ms);
 }
 
 }  // namespace node_reduce_pipeline_test

@@ -22,6 +22,7 @@ constexpr MeshShape meshes[] = {{2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 2}, {3, 3}, 
 
 using Small = Ring<Chunks<3>, Bytes<32768>>;
 using Single = Ring<Chunks<1>, Bytes<16384>>;
+using Narrow = SlotReuseWithin<Bytes<4096>, Chunks<2>>;
 
 // Several chunks of 64 elements on each rank.
 constexpr auto chunked =
@@ -33,7 +34,8 @@ TEST_CASE("node reduce: plans hold, and give the oracle's bytes on every schedul
     CAPTURE(mesh.ranks_per_node);
     for (const Exchange exchange : {Exchange::direct, Exchange::doubling}) {
       CAPTURE(name(exchange));
-      for (const GroupView& group : {tide_test::odd_group.view(), tide_test::mixed_group.view(), chunked.view()}) {
+      for (const GroupView& group : {tide_test::odd_group.view(), tide_test::mixed_group.view(),
+                                     tide_test::narrow_group.view(), chunked.view()}) {
         CAPTURE(group.size());
         const Planned planned = tide_test::planned_reduce<Small>(group, mesh, exchange);
         CHECK(first_violation(planned) == "");
@@ -42,6 +44,13 @@ TEST_CASE("node reduce: plans hold, and give the oracle's bytes on every schedul
             tide_test::planned_reduce<Single>(group, mesh, exchange, Finish::accumulate, GradientSource::table);
         CHECK(first_violation(table) == "");
         CHECK(tide_test::run_schedules(table.collective, table.plans, 4) == "");
+        if (!fits_slot(group)) continue;
+        const Planned slot = tide_test::planned_reduce<SlotReuse>(group, mesh, exchange);
+        CHECK(first_violation(slot) == "");
+        CHECK(tide_test::run_schedules(slot.collective, slot.plans, 4) == "");
+        const Planned narrow = tide_test::planned_reduce<Narrow>(group, mesh, exchange);
+        CHECK(first_violation(narrow) == "");
+        CHECK(tide_test::run_schedules(narrow.collective, narrow.plans, 4) == "");
       }
     }
   }
@@ -54,6 +63,7 @@ TEST_CASE("node reduce: no op could be left out") {
     for (const Exchange exchange : {Exchange::direct, Exchange::doubling}) {
       CAPTURE(name(exchange));
       CHECK(first_idle_op(tide_test::planned_reduce<Single>(tide_test::odd_group.view(), mesh, exchange)) == "");
+      CHECK(first_idle_op(tide_test::planned_reduce<SlotReuse>(tide_test::odd_group.view(), mesh, exchange)) == "");
       if (mesh.ranks() > 4) continue;
       CHECK(first_idle_op(tide_test::planned_reduce<Small>(chunked.view(), mesh, exchange)) == "");
     }

@@ -24,7 +24,7 @@ constexpr auto wide = group(param<bf16>("w", {64, 48}), param<bf16, float>("b", 
 // The pieces of even shards fit the slot of the gather, in as many chunks as there may be.
 constexpr bool fits(const LayoutView& layout) { return slot_bytes_with_reuse(layout) == layout.bytes(Buffer::slot); }
 static_assert(fits(on(even.view(), 2)) && fits(on(even.view(), 4)) && fits(on(even.view(), 8)));
-static_assert(SlotReuse::shape(on(even.view(), 4)).chunks == SlotReuse::most_chunks);
+static_assert(SlotReuse::shape(on(even.view(), 4)).chunks == SlotReuse::least_chunks);
 static_assert(fits_slot(even.view()) && !fits_slot(wide.view()));
 static_assert(slot_bytes_with_reuse(on(wide.view(), 4)) == on(wide.view(), 4).bytes(Buffer::slot));
 

@@ -137,7 +137,7 @@ class ReduceScatter {
     for (const GradientSource source : {GradientSource::storage, GradientSource::table}) {
       variants.push_back(detail::reduce_variant<F, Layout, R, Inter, Box>(layout_.view(), source, fabric.rank()));
     }
-    if (life_ != nullptr) detail::require_pool(fabric, *life_, slot_bytes_with_reuse(layout_.view()), label_);
+    if (life_ != nullptr) detail::require_pool(fabric, *life_, variants.front().collective.inbox.bytes(), label_);
     const Collective& first = variants.front().collective;
     ArenaPlaces places;
     places.signals = fabric.reserve(first.words().bytes(), 256);

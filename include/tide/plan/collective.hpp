@@ -81,12 +81,16 @@ struct InboxShape {
   index_t element_bytes = 0;   ///< of the widest gradient: the spacing of elements inside a piece, in chunk order
   index_t piece_room = 0;      ///< bytes from piece to piece where pieces are packed tightly; 0 where they are not
   InboxPlace place = InboxPlace::ring;
+  index_t slot_bytes =
+      0;  ///< of a slot over several nodes: sums of a node take the room of pieces that have been added
 
   [[nodiscard]] constexpr index_t piece_bytes() const noexcept {
     return piece_room > 0 ? piece_room : chunk_elements * element_bytes;
   }
   [[nodiscard]] constexpr index_t chunk_bytes() const noexcept { return pieces * piece_bytes(); }
-  [[nodiscard]] constexpr index_t bytes() const noexcept { return chunks * chunk_bytes(); }
+  [[nodiscard]] constexpr index_t bytes() const noexcept {
+    return slot_bytes > 0 ? slot_bytes : chunks * chunk_bytes();
+  }
   [[nodiscard]] friend constexpr bool operator==(const InboxShape&, const InboxShape&) = default;
 };
 
@@ -142,7 +146,7 @@ struct Collective {
       case Space::slot:
         return gather ? layout.bytes(Buffer::slot) : 0;
       case Space::inbox:
-        return gather ? 0 : inbox.chunk_bytes();
+        return gather ? 0 : inbox.slot_bytes > 0 ? inbox.slot_bytes : inbox.chunk_bytes();
       case Space::gradients:
         return gather ? 0 : layout.bytes(Buffer::gradients);
       case Space::output:
@@ -161,7 +165,7 @@ struct Collective {
   [[nodiscard]] constexpr index_t space_instances(Space space) const noexcept {
     switch (space) {
       case Space::inbox:
-        return inbox.chunks;
+        return inbox.slot_bytes > 0 ? 1 : inbox.chunks;
       case Space::network_inbox:
         return network.inbox_instances;
       case Space::partials:

@@ -13,9 +13,10 @@
 
 #pragma once
 
-#include <tide/core/text.hpp>     // text
-#include <tide/reduce/inbox.hpp>  // Inbox
-#include <tide/reduce/ring.hpp>   // ring_unit
+#include <tide/core/text.hpp>                  // text
+#include <tide/reduce/detail/node_places.hpp>  // NodePlaces, slot_shares
+#include <tide/reduce/inbox.hpp>               // Inbox
+#include <tide/reduce/ring.hpp>                // ring_unit
 
 #include <algorithm>
 
@@ -27,40 +28,6 @@ namespace tide {
     if (size_bytes(parameter.gradient) > size_bytes(parameter.gathered)) return false;
   }
   return true;
-}
-
-/// Pieces wait in a slot of the pool. Choose it to save the inbox and to have gradients free early; `Ring` where
-/// gradients are wider than parameters, or where no slot can be spared.
-///
-/// A pool needs one slot more than without: see `slots_needed`.
-struct SlotReuse {
-  /// The most chunks that the output is cut into, so that sums begin while pieces still come.
-  static constexpr index_t most_chunks = 4;
-
-  /// @throws Error (Errc::layout) when a gradient element is wider than its gathered one
-  [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout);
-  [[nodiscard]] static constexpr ReduceMemory memory(const LayoutView& layout, Exchange) { return {shape(layout), {}}; }
-};
-
-/// Whether an inbox lies in slots of a pool.
-template <class Box>
-inline constexpr bool reuses_slots = false;
-template <>
-inline constexpr bool reuses_slots<SlotReuse> = true;
-
-/// Slots that a training step needs which gathers `prefetch` groups ahead of the one that computes: one more where
-/// gradients wait in a slot while the groups before are gathered.
-template <class Box>
-[[nodiscard]] constexpr index_t slots_needed(index_t prefetch) noexcept {
-  return prefetch + 1 + (reuses_slots<Box> ? 1 : 0);
-}
-
-/// Bytes of a slot that a group can be gathered into and, where `fits_slot`, reduced from: more than the gather needs
-/// only where shards are uneven, as rows of a small parameter on many ranks are.
-[[nodiscard]] constexpr index_t slot_bytes_with_reuse(const LayoutView& layout) {
-  const index_t gather = layout.bytes(Buffer::slot);
-  if (!fits_slot(layout.group)) return gather;
-  return std::max(gather, align_up(SlotReuse::shape(layout).bytes(), layout.storage_alignment));
 }
 
 namespace detail {
@@ -86,9 +53,8 @@ namespace detail {
   return true;
 }
 
-}  // namespace detail
-
-constexpr InboxShape SlotReuse::shape(const LayoutView& layout) {
+// In one node: as many chunks as fit a slot of the gather, one where none do.
+[[nodiscard]] constexpr InboxShape slot_shape(const LayoutView& layout, index_t most_chunks) {
   InboxShape shape;
   shape.place = InboxPlace::slot;
   shape.pieces = layout.mesh.ranks_per_node - 1;
@@ -102,7 +68,7 @@ constexpr InboxShape SlotReuse::shape(const LayoutView& layout) {
     shape.element_bytes = std::max(shape.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
   }
   const index_t longest = std::max<index_t>(1, layout.max_bytes(Buffer::output) / 4);
-  const bool even = detail::even_gradients(layout.group);
+  const bool even = even_gradients(layout.group);
   const index_t slot = layout.bytes(Buffer::slot);
   for (index_t chunks = even && shape.pieces > 0 ? most_chunks : 1; chunks > 1; --chunks) {
     shape.chunk_elements = align_up(ceil_div(longest, chunks), ring_unit);
@@ -112,9 +78,86 @@ constexpr InboxShape SlotReuse::shape(const LayoutView& layout) {
   // All in one, and no wider than it has to be.
   shape.chunks = 1;
   shape.chunk_elements = align_up(longest, ring_unit);
-  shape.piece_room =
-      std::max<index_t>(16, align_up(even ? longest * shape.element_bytes : detail::largest_piece(layout), 16));
+  shape.piece_room = std::max<index_t>(16, align_up(even ? longest * shape.element_bytes : largest_piece(layout), 16));
   return shape;
+}
+
+[[nodiscard]] constexpr ReduceMemory slot_memory(const LayoutView& layout, Exchange exchange, index_t least_chunks,
+                                                 index_t network_bytes, index_t network_chunks) {
+  const MeshShape mesh = layout.mesh;
+  ReduceMemory memory{slot_shape(layout, least_chunks), {}};
+  if (mesh.nodes == 1) return memory;
+  InboxShape& inbox = memory.inbox;
+  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+  const auto cut = [&](index_t units) {
+    inbox.chunk_elements = units * ring_unit;
+    inbox.chunks = ceil_div(longest, units);
+    inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
+    inbox.slot_bytes = slot_shares(mesh, inbox).bytes();
+    const index_t places = std::min(network_chunks, inbox.chunks);
+    const NodePlaces on_rank(mesh, exchange, inbox.element_bytes, inbox.chunk_elements);
+    memory.network = network_shape(mesh, exchange, inbox, places);
+    memory.network.partials_bytes = on_rank.partials_bytes_beside_slot();
+  };
+  cut(1);
+  const index_t fitting = network_bytes / std::max<index_t>(1, memory.network.bytes());
+  const index_t units = std::min(std::max<index_t>(1, fitting), ceil_div(longest, least_chunks));
+  cut(std::max(units, ceil_div(longest, 255)));
+  return memory;
+}
+
+}  // namespace detail
+
+/// Pieces wait in a slot of the pool. Choose it to save the inbox and to have gradients free early; `Ring` where
+/// gradients are wider than parameters, or where no slot can be spared.
+///
+/// A pool needs one slot more than without: see `slots_needed`.
+///
+/// @tparam Budget  `Bytes<N>`: what may have landed from other nodes, beside the slot; nothing on one node
+/// @tparam Count   `Chunks<N>`: how many chunks that is
+template <class Budget = Bytes<(index_t{64} << 20)>, class Count = Chunks<4>>
+struct SlotReuseWithin {
+  /// The fewest chunks that a long output is cut into, so that sums begin while pieces still come.
+  static constexpr index_t least_chunks = 4;
+
+  /// @throws Error (Errc::layout) when a gradient element is wider than its gathered one
+  [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout) {
+    return detail::slot_shape(layout, least_chunks);
+  }
+  /// Over several nodes gradients and sums of nodes wait in the slot, so that no wait for the network holds gradients;
+  /// what lands from other nodes has a ring of its own, of `Budget`, or of a unit of each node where that is more.
+  /// @throws Error (Errc::layout) as above
+  [[nodiscard]] static constexpr ReduceMemory memory(const LayoutView& layout, Exchange exchange) {
+    return detail::slot_memory(layout, exchange, least_chunks, Budget::value, Count::value);
+  }
+};
+
+/// With the default budget.
+using SlotReuse = SlotReuseWithin<>;
+
+/// Whether an inbox lies in slots of a pool.
+template <class Box>
+inline constexpr bool reuses_slots = false;
+template <class Budget, class Count>
+inline constexpr bool reuses_slots<SlotReuseWithin<Budget, Count>> = true;
+
+/// Slots that a training step needs which gathers `prefetch` groups ahead of the one that computes: one more where
+/// gradients wait in a slot while the groups before are gathered.
+template <class Box>
+[[nodiscard]] constexpr index_t slots_needed(index_t prefetch) noexcept {
+  return prefetch + 1 + (reuses_slots<Box> ? 1 : 0);
+}
+
+/// Bytes of a slot that a group can be gathered into and, where `fits_slot`, reduced from: more than the gather needs
+/// only where shards are uneven, as rows of a small parameter on many ranks are.
+[[nodiscard]] constexpr index_t slot_bytes_with_reuse(const LayoutView& layout) {
+  const index_t gather = layout.bytes(Buffer::slot);
+  if (!fits_slot(layout.group)) return gather;
+  index_t reduce = 0;
+  for (const Exchange exchange : {Exchange::doubling, Exchange::direct}) {
+    reduce = std::max(reduce, SlotReuse::memory(layout, exchange).inbox.bytes());
+  }
+  return std::max(gather, align_up(reduce, layout.storage_alignment));
 }
 
 static_assert(Inbox<SlotReuse>);

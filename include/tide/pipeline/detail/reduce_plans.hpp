@@ -35,8 +35,7 @@ inline constexpr bool may_fit_slot = [] {
 
 // Bytes of what a reduce keeps apart from slots.
 [[nodiscard]] constexpr index_t own_bytes(const ReduceMemory& memory) noexcept {
-  return memory.inbox.place == InboxPlace::slot ? memory.network.inbox_instances * memory.network.inbox_bytes
-                                                : memory.bytes();
+  return memory.inbox.place == InboxPlace::slot ? memory.network.bytes() : memory.bytes();
 }
 
 template <class Inter>

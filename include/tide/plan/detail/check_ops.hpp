@@ -98,7 +98,7 @@ class OpCheck {
     }
     const Space space = op.source.space;
     if (space != Space::shards && space != Space::network_inbox && space != Space::partials &&
-        space != Space::gradients) {
+        space != Space::gradients && !(space == Space::inbox && sums_in_slot())) {
       return refuse("may not be put from space " + checked_name(space));
     }
     return check_word(op.extra, op.extra_offset);
@@ -123,7 +123,8 @@ class OpCheck {
   [[nodiscard]] bool check_sum(const Op& op, const Kernel& kernel) {
     const MeshShape mesh = this->mesh();
     const bool local = adds_local_ranks(op, mesh);
-    const bool partial = mesh.nodes > 1 && op.target.space == Space::partials;
+    const bool partial =
+        mesh.nodes > 1 && (op.target.space == Space::partials || (op.target.space == Space::inbox && sums_in_slot()));
     const index_t most = local ? mesh.ranks_per_node : mesh.nodes;
     const bool counted = local ? kernel.inputs == most : kernel.inputs >= 1 && kernel.inputs <= most;
     const bool ends = partial ? kernel.finish == Finish::partial
@@ -198,7 +199,7 @@ class OpCheck {
     bool allowed = false;
     switch (op.kind) {
       case OpKind::reduce:
-        allowed = space == Space::output || partials;
+        allowed = space == Space::output || partials || (space == Space::inbox && sums_in_slot());
         break;
       case OpKind::put:
         allowed = space == Space::network_inbox;
@@ -260,6 +261,9 @@ class OpCheck {
   }
 
   void fault(const std::string& text) { report_->add(Law::bounds, report_->who(side_) + " " + text, side_); }
+
+  // Whether sums of a node lie in the slot that its pieces lay in.
+  [[nodiscard]] bool sums_in_slot() const noexcept { return mesh().nodes > 1 && collective_->inbox.slot_bytes > 0; }
 
   [[nodiscard]] MeshShape mesh() const noexcept { return collective_->layout.mesh; }
 

@@ -53,8 +53,8 @@ namespace tide::detail {
   const index_t widest = checked_product(inbox.chunk_elements, inbox.element_bytes);
   const index_t chunk = checked_product(inbox.piece_room > 0 ? inbox.piece_room : widest, inbox.pieces);
   if (inbox.pieces != pieces || inbox.chunks <= 0 || inbox.chunks > 256 || inbox.chunk_elements <= 0 ||
-      inbox.element_bytes <= 0 || widest < 0 || inbox.piece_room < 0 || inbox.place > InboxPlace::slot || chunk < 0 ||
-      checked_product(chunk, inbox.chunks) < 0) {
+      inbox.element_bytes <= 0 || widest < 0 || inbox.piece_room < 0 || inbox.slot_bytes < 0 ||
+      inbox.place > InboxPlace::slot || chunk < 0 || checked_product(chunk, inbox.chunks) < 0) {
     report.add(Law::agreement, "the inbox has " + std::to_string(inbox.chunks) + " chunks of " +
                                    std::to_string(inbox.pieces) + " pieces of " + std::to_string(inbox.chunk_elements) +
                                    " elements of " + std::to_string(inbox.element_bytes) +

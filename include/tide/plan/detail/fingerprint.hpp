@@ -56,7 +56,8 @@ class Hash {
     add(collective.layout);
     add(collective.operation, collective.own, collective.gradients, collective.finish);
     const InboxShape& inbox = collective.inbox;
-    add(inbox.chunks, inbox.pieces, inbox.chunk_elements, inbox.element_bytes, inbox.piece_room, inbox.place);
+    add(inbox.chunks, inbox.pieces, inbox.chunk_elements, inbox.element_bytes, inbox.piece_room, inbox.place,
+        inbox.slot_bytes);
     const NetworkShape& network = collective.network;
     add(network.inbox_bytes, network.inbox_instances, network.partials_bytes, network.partials_instances,
         network.piece_bytes, network.puts_in_flight, network.exchange);

@@ -60,7 +60,7 @@ class CallerReplay {
     const Rank rank = state_->node.rank;
     if (state_->pieces.bytes(rank, Space::inbox) == 0) return;
     const Cell old{0, state_->now, UINT32_MAX, {}};
-    for (index_t chunk = 0; chunk < state_->collective.inbox.chunks; ++chunk) {
+    for (index_t chunk = 0; chunk < state_->collective.space_instances(Space::inbox); ++chunk) {
       state_->memory.rewrite({rank, Space::inbox, chunk}, {&old, 1});
     }
   }

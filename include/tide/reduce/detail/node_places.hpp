@@ -6,6 +6,11 @@
 //                     nodes of one rank only          all but direct       doubling, nodes of one rank
 //   network inbox   | landing 0 | landing 1 | ...      each for the sum of one owner
 //
+// In a slot there is a place for each chunk. Sums of a node follow each other from its start, and take the room of
+// pieces that have been added by then:
+//
+//   slot            | sums 0 | sums 1 | pieces 0 ...... | pieces 1 ...... | pieces 2 ...... |
+//
 // Owners stand in the order of OwnerOrder with doubling, in their own with direct exchange.
 
 #pragma once
@@ -43,12 +48,35 @@ struct NodePlaces {
     return widened_begin() + (widens ? nodes * chunk_elements * 4 : 0);
   }
   // Bytes of an element at its landing: the most that it may have there.
+  // Of nodes of one rank whose leaves lie in a slot: what is left of the partials.
+  [[nodiscard]] constexpr index_t partials_bytes_beside_slot() const noexcept {
+    return leaf_bytes > 0 ? partials_bytes() - sums_begin() : 0;
+  }
   [[nodiscard]] constexpr index_t landing_element() const noexcept {
     if (leaf_bytes == 0) return 4;
     return direct || nodes == 2 ? leaf_bytes : std::max<index_t>(leaf_bytes, 4);
   }
   [[nodiscard]] constexpr index_t inbox_bytes() const noexcept { return landings * chunk_elements * landing_element(); }
 };
+
+// How a slot is shared by `chunks` chunks of pieces and of the sums, or leaves, that they become.
+struct SlotShares {
+  index_t pieces_bytes = 0;  // of a chunk, of all peers
+  index_t sums_bytes = 0;    // of a chunk, of all owners
+  index_t chunks = 0;
+
+  // Where the pieces begin, so that the sums of a chunk end before its own pieces.
+  [[nodiscard]] constexpr index_t pieces_begin() const noexcept {
+    return std::max({index_t{0}, sums_bytes, chunks * sums_bytes - (chunks - 1) * pieces_bytes});
+  }
+  [[nodiscard]] constexpr index_t bytes() const noexcept { return pieces_begin() + chunks * pieces_bytes; }
+};
+
+[[nodiscard]] constexpr SlotShares slot_shares(MeshShape mesh, const InboxShape& inbox) noexcept {
+  const index_t elements = mesh.nodes * inbox.chunk_elements;
+  if (mesh.ranks_per_node == 1) return {0, elements * inbox.element_bytes, inbox.chunks};
+  return {(mesh.ranks_per_node - 1) * elements * inbox.element_bytes, elements * 4, inbox.chunks};
+}
 
 // The most puts that a node sends to another for one chunk.
 [[nodiscard]] constexpr index_t most_puts(index_t nodes, Exchange exchange) {

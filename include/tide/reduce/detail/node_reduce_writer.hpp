@@ -36,7 +36,9 @@ class NodeReduceWriter {
         local_(mesh_.local(rank)),
         order_(mesh_.nodes),
         places_(mesh_, collective.network.exchange, collective.inbox.element_bytes, collective.inbox.chunk_elements),
-        ring_(collective.network.partials_instances),
+        shares_(slot_shares(mesh_, collective.inbox)),
+        ring_(collective.network.inbox_instances),
+        in_slot_(collective.inbox.place == InboxPlace::slot),
         one_size_(one_gradient_size(collective)) {
     for (index_t k = 0; k < mesh_.ranks_per_node; ++k) add_rail((local_ + k) % mesh_.ranks_per_node, k);
     sum_ = plan_.lane(LaneKind::sum);
@@ -57,7 +59,7 @@ class NodeReduceWriter {
   }
 
   [[nodiscard]] constexpr Plan write() && {
-    plan_.place(start_, PlanBuilder::caller());
+    start();
     index_t most = 0;
     for (const Rail& rail : rails_) most = std::max(most, static_cast<index_t>(rail.chunks.size()));
     for (index_t t = 0; t < most + 2 * ring_; ++t) {
@@ -67,6 +69,7 @@ class NodeReduceWriter {
     }
     for (std::size_t k = 1; k < rails_.size(); ++k) plan_.wait(sum_, rails_[k].done);
     plan_.exit(ExitKind::gradients_free, sum_);
+    if (in_slot_) await_puts();
     plan_.exit(ExitKind::shards_ready, add_);
     return std::move(plan_).finish();
   }
@@ -117,7 +120,7 @@ class NodeReduceWriter {
     Rail rail{mesh_.rank(node_, local), rail_chunks(collective(), local), {}, {}, MarkedPlan::none};
     const auto count = static_cast<index_t>(rail.chunks.size());
     if (k > 0 && count > 0) rail.lane = plan_.lane(LaneKind::push, k);
-    rail.credits = Credits(count, collective().inbox.chunks);
+    if (!in_slot_) rail.credits = Credits(count, collective().inbox.chunks);
     rails_.push_back(std::move(rail));
   }
 
@@ -169,12 +172,27 @@ class NodeReduceWriter {
     return places_.direct ? lag() : ceil_div(round * lag(), last_round());
   }
 
+  // Tells the local peers that the slot is free, and the other lanes that the gradients are written.
+  constexpr void start() {
+    if (in_slot_ && !rails_[0].chunks.empty()) {
+      for (std::size_t k = 1; k < rails_.size(); ++k) {
+        plan_.op([&](PlanBuilder& p) {
+          p.signal(PlanBuilder::caller(), rails_[k].peer, words_.word(WordKind::ready, plan_.rank().value));
+        });
+      }
+    }
+    plan_.place(start_, PlanBuilder::caller());
+  }
+
   constexpr void push(Rail& rail, index_t c) {
     const auto count = static_cast<index_t>(rail.chunks.size());
     if (c >= count) return;
     const InboxShape& inbox = collective().inbox;
     plan_.wait(rail.lane, start_);
-    if (const index_t before = rail.credits.before(c); before != Credits::none) {
+    if (in_slot_ && c == 0) {
+      plan_.op([&](PlanBuilder& p) { p.wait(rail.lane, words_.word(WordKind::ready, rail.peer.value)); });
+    }
+    if (const index_t before = in_slot_ ? Credits::none : rail.credits.before(c); before != Credits::none) {
       plan_.op(
           [&](PlanBuilder& p) { p.wait(rail.lane, words_.word(WordKind::credit, rail.peer.value), before, count); });
     }
@@ -184,13 +202,12 @@ class NodeReduceWriter {
     for (index_t owner = 0; owner < mesh_.nodes; ++owner) {
       std::vector<Block> part = merged_rows(chunk.owners[static_cast<std::size_t>(owner)].blocks);
       retarget(part, inbox.element_bytes,
-               piece * inbox.piece_bytes() + owner * inbox.chunk_elements * inbox.element_bytes);
+               pieces(c) + piece * inbox.piece_bytes() + owner * inbox.chunk_elements * inbox.element_bytes);
       blocks.insert(blocks.end(), part.begin(), part.end());
     }
     for (const Block& block : merge(blocks)) {
-      plan_.op([&](PlanBuilder& p) {
-        p.copy(rail.lane, rail.peer, Space::gradients, Space::inbox, block, c % inbox.chunks);
-      });
+      plan_.op(
+          [&](PlanBuilder& p) { p.copy(rail.lane, rail.peer, Space::gradients, Space::inbox, block, piece_place(c)); });
     }
     plan_.op([&](PlanBuilder& p) {
       p.signal(rail.lane, rail.peer, words_.word(WordKind::arrived, plan_.rank().value), c + 1, count);
@@ -228,6 +245,7 @@ class NodeReduceWriter {
       Round& round = rounds_[static_cast<std::size_t>(r - 1)];
       if (arrive(round, c)) {
         await_ready(round, c);
+        await_sums_place(c);
         for (const NodeMessage& m : round.messages) {
           if (m.to == node_) add_message(m, c);
         }
@@ -245,8 +263,9 @@ class NodeReduceWriter {
     const auto count = static_cast<index_t>(rail.chunks.size());
     const RailChunk& chunk = rail.chunks[static_cast<std::size_t>(c)];
     const InboxShape& inbox = collective().inbox;
-    plan_.wait(sum_, start_);
-    await_place(c);
+    // Pieces in a slot come from peers whom the caller's lane has told that it is free, so sums need no start.
+    if (!in_slot_ || rails_.size() == 1) plan_.wait(sum_, start_);
+    if (!in_slot_) await_place(c);
     for (std::size_t k = 1; k < rails_.size(); ++k) {
       plan_.op(
           [&](PlanBuilder& p) { p.wait(sum_, words_.word(WordKind::arrived, rails_[k].peer.value), c + 1, count); });
@@ -258,7 +277,7 @@ class NodeReduceWriter {
       }
     }
     ready_[static_cast<std::size_t>(c)] = plan_.mark(sum_);
-    if (rails_.size() == 1 || !rail.credits.wanted(c)) return;
+    if (in_slot_ || rails_.size() == 1 || !rail.credits.wanted(c)) return;
     for (std::size_t k = 1; k < rails_.size(); ++k) {
       plan_.op([&](PlanBuilder& p) {
         p.signal(sum_, rails_[k].peer, words_.word(WordKind::credit, plan_.rank().value), c + 1, count);
@@ -267,12 +286,12 @@ class NodeReduceWriter {
   }
 
   constexpr void sum_node(Block block, index_t c, index_t position, index_t owner, const InboxShape& inbox) {
-    const index_t piece = (owner * inbox.chunk_elements + block.target / 4) * inbox.element_bytes;
+    const index_t piece = pieces(c) + (owner * inbox.chunk_elements + block.target / 4) * inbox.element_bytes;
     block.kind = kernel(static_cast<Element>(block.kind), Finish::partial, mesh_.ranks_per_node);
     block.target += sums(c, position);
     plan_.op([&](PlanBuilder& p) {
-      p.reduce(sum_, local_, block, place(Space::gradients, 0, block), place(Space::partials, c % ring_, block),
-               {place(Space::inbox, c % inbox.chunks, block), piece});
+      p.reduce(sum_, local_, block, place(Space::gradients, 0, block), place(sums_space(), sums_place(c), block),
+               {place(Space::inbox, piece_place(c), block), piece});
     });
   }
 
@@ -281,8 +300,22 @@ class NodeReduceWriter {
     std::vector<Block> packed{block};
     retarget(packed, places_.leaf_bytes, leaf(c, position));
     plan_.op([&](PlanBuilder& p) {
-      p.copy(sum_, plan_.rank(), Space::gradients, Space::partials, packed.front(), c % ring_);
+      p.copy(sum_, plan_.rank(), Space::gradients, leaf_space(), packed.front(), leaf_place(c));
     });
+  }
+
+  // Waits until no put reads the slot any more, as far as what has come back does not tell.
+  constexpr void await_puts() {
+    for (const Round& round : rounds_) {
+      for (auto sent = round.sent.rbegin(); sent != round.sent.rend(); ++sent) plan_.wait(add_, *sent);
+    }
+  }
+
+  // The same for the place among the partials that the first addition of a chunk writes to, where leaves wait
+  // elsewhere.
+  constexpr void await_sums_place(index_t c) {
+    if (!in_slot_ || sums_in_slot() || places_.direct || c < ring_) return;
+    for (const Round& round : rounds_) plan_.wait(add_, round.sent[static_cast<std::size_t>(c - ring_)]);
   }
 
   // Waits until the place of a chunk among the partials has been left: summed from, and put from.
@@ -323,11 +356,12 @@ class NodeReduceWriter {
       const index_t source = (leaves ? leaf(c, m.position) : sums(c, m.position)) + skipped;
       const index_t target = landing(m.landing) + skipped;
       const auto parameter = first_parameter(m, part.first, at);
-      const auto instance = static_cast<std::uint8_t>(c % ring_);
+      const Place from{leaves ? leaf_space() : sums_space(),
+                       static_cast<std::uint8_t>(leaves ? leaf_place(c) : sums_place(c)), parameter};
       ++traffic.next;
       plan_.op([&](PlanBuilder& p) {
-        p.put(round.lane, peer, {{Space::partials, instance, parameter}, source},
-              {{Space::network_inbox, instance, parameter}, target}, bytes,
+        p.put(round.lane, peer, {from, source},
+              {{Space::network_inbox, static_cast<std::uint8_t>(c % ring_), parameter}, target}, bytes,
               words_.word(WordKind::arrived, plan_.rank().value), traffic.next, traffic.puts);
       });
     }
@@ -384,8 +418,9 @@ class NodeReduceWriter {
       block.source += leaves ? leaf(c, node_) : sums(c, node_);
       block.target = target + chunk(c).begin;
       plan_.op([&](PlanBuilder& p) {
-        p.reduce(add_, node_, block, place(Space::partials, c % ring_, block), place(Space::output, 0, block),
-                 {place(Space::network_inbox, c % ring_, block), landing(0) + offset});
+        p.reduce(add_, node_, block,
+                 leaves ? place(leaf_space(), leaf_place(c), block) : place(sums_space(), sums_place(c), block),
+                 place(Space::output, 0, block), {place(Space::network_inbox, c % ring_, block), landing(0) + offset});
       });
     }
   }
@@ -405,47 +440,46 @@ class NodeReduceWriter {
     const bool own_leaf = is_leaf(sibling(m.sum));
     const bool other_leaf = is_leaf(m.sum);
     const index_t own_position = m.sum.first < sibling(m.sum).first ? 1 : 0;
-    const Space target_space = ends ? Space::output : Space::partials;
-    const auto write = [&](Block block, Element element, Space source_space, index_t source, Space other_space,
-                           index_t other, index_t position_of_own, index_t inputs) {
-      const index_t other_offset = block.source;
-      block.kind = kernel(element, inputs == 1 ? Finish::partial : finish, inputs);
-      block.source += source;
-      plan_.op([&](PlanBuilder& p) {
-        p.reduce(add_, position_of_own, block, place(source_space, c % ring_, block),
-                 place(inputs == 1 ? Space::partials : target_space, inputs == 1 || !ends ? c % ring_ : 0, block),
-                 {place(other_space, c % ring_, block), other + other_offset});
-      });
-    };
+    const auto instance = static_cast<std::uint8_t>(c % ring_);
+    const Place output{Space::output, 0, 0};
+    const Place own_sum{sums_space(), static_cast<std::uint8_t>(sums_place(c)), 0};
+    const Place own_leaf_place{leaf_space(), static_cast<std::uint8_t>(leaf_place(c)), 0};
+    const Place landed_place{Space::network_inbox, instance, 0};
     const index_t sum_at = sums(c, position);
-    const index_t target = ends ? chunk(c).begin : sum_at;
+    const Place target = ends ? output : own_sum;
+    const index_t target_at = ends ? chunk(c).begin : sum_at;
+    // A sum of blocks, whose sources and targets are inside the part of an owner.
+    const auto write = [&](Block block, Element element, Finish end, Address source, Address into, Address other,
+                           index_t position_of_own, index_t inputs) {
+      const auto parameter = static_cast<std::uint16_t>(block.parameter.value);
+      source.place.parameter = into.place.parameter = other.place.parameter = parameter;
+      other.offset += block.source;
+      block.kind = kernel(element, end, inputs);
+      block.source += source.offset;
+      block.target += into.offset;
+      plan_.op([&](PlanBuilder& p) { p.reduce(add_, position_of_own, block, source.place, into.place, other); });
+    };
+    const auto widen = [&](Address from, Address into) {
+      for (const Block& block : leaf_blocks(c, owner)) {
+        write(block, static_cast<Element>(block.kind), Finish::partial, from, into, from, 0, 1);
+      }
+    };
+    const Address own_at{own_leaf_place, leaf(c, position)};
+    Address other{landed_place, landed};
     if (own_leaf && other_leaf) {
-      for (Block block : leaf_blocks(c, owner)) {
-        block.target += target;
-        write(block, static_cast<Element>(block.kind), Space::partials, leaf(c, position), Space::network_inbox, landed,
-              own_position, 2);
+      for (const Block& block : leaf_blocks(c, owner)) {
+        write(block, static_cast<Element>(block.kind), finish, own_at, {target, target_at}, other, own_position, 2);
       }
       return;
     }
-    Space other_space = Space::network_inbox;
-    index_t other = landed;
-    if (own_leaf) {
-      for (Block block : leaf_blocks(c, owner)) {
-        block.target += sum_at;
-        write(block, static_cast<Element>(block.kind), Space::partials, leaf(c, position), Space::partials, 0, 0, 1);
-      }
+    if (own_leaf) widen(own_at, {own_sum, sum_at});
+    if (other_leaf) {
+      const Address widened{{Space::partials, instance, 0}, widened_at(c, position)};
+      widen(other, widened);
+      other = widened;
     }
-    if (other_leaf && places_.leaf_bytes > 0) {
-      other = places_.widened_begin() + position * spacing(c) * 4;
-      for (Block block : leaf_blocks(c, owner)) {
-        block.target += other;
-        write(block, static_cast<Element>(block.kind), Space::network_inbox, landed, Space::partials, 0, 0, 1);
-      }
-      other_space = Space::partials;
-    }
-    for (Block block : sum_blocks(c, owner)) {
-      block.target += target;
-      write(block, Element::f32, Space::partials, sum_at, other_space, other, own_position, 2);
+    for (const Block& block : sum_blocks(c, owner)) {
+      write(block, Element::f32, finish, {own_sum, sum_at}, {target, target_at}, other, own_position, 2);
     }
   }
 
@@ -480,11 +514,27 @@ class NodeReduceWriter {
   [[nodiscard]] constexpr index_t spacing(index_t c) const {
     return places_.direct ? places_.chunk_elements : std::min(places_.chunk_elements, align_up(chunk(c).elements, 16));
   }
+  // Sums of nodes lie among the partials, or one chunk after the other in the slot. Leaves likewise.
+  [[nodiscard]] constexpr bool sums_in_slot() const noexcept { return in_slot_ && places_.leaf_bytes == 0; }
+  [[nodiscard]] constexpr Space sums_space() const noexcept { return sums_in_slot() ? Space::inbox : Space::partials; }
+  [[nodiscard]] constexpr Space leaf_space() const noexcept { return in_slot_ ? Space::inbox : Space::partials; }
+  [[nodiscard]] constexpr index_t sums_place(index_t c) const noexcept { return sums_in_slot() ? 0 : c % ring_; }
+  [[nodiscard]] constexpr index_t leaf_place(index_t c) const noexcept { return in_slot_ ? 0 : c % ring_; }
   [[nodiscard]] constexpr index_t sums(index_t c, index_t position) const {
-    return places_.sums_begin() + position * spacing(c) * 4;
+    const index_t begin = sums_in_slot() ? c * shares_.sums_bytes : in_slot_ ? 0 : places_.sums_begin();
+    return begin + position * spacing(c) * 4;
+  }
+  [[nodiscard]] constexpr index_t widened_at(index_t c, index_t position) const {
+    return places_.widened_begin() - (in_slot_ ? places_.sums_begin() : 0) + position * spacing(c) * 4;
+  }
+  [[nodiscard]] constexpr index_t piece_place(index_t c) const noexcept {
+    return in_slot_ ? 0 : c % collective().inbox.chunks;
+  }
+  [[nodiscard]] constexpr index_t pieces(index_t c) const noexcept {
+    return in_slot_ ? shares_.pieces_begin() + c * shares_.pieces_bytes : 0;
   }
   [[nodiscard]] constexpr index_t leaf(index_t c, index_t position) const {
-    return position * spacing(c) * places_.leaf_bytes;
+    return (in_slot_ ? c * shares_.sums_bytes : 0) + position * spacing(c) * places_.leaf_bytes;
   }
   // Where what has `n` owners before it lands: at one place for all chunks, since each sender has credits of its own.
   [[nodiscard]] constexpr index_t landing(index_t n) const noexcept {
@@ -596,7 +646,9 @@ class NodeReduceWriter {
   index_t local_;
   OwnerOrder order_;
   NodePlaces places_;
-  index_t ring_;  // chunks that partials and landings have room for
+  SlotShares shares_;
+  index_t ring_;  // chunks that landings, and partials apart from a slot, have room for
+  bool in_slot_;
   bool one_size_;
   std::vector<Rail> rails_;  // the own first
   std::vector<Round> rounds_;
