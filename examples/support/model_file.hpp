@@ -10,10 +10,8 @@
 //      "aliases": [{"name": "layers.0.tied", "target": "layers.0.w"}]}]}
 //
 // `repeat` says how many such groups the model has, one if it is missing; their names count up from the first one's.
-// `gradient` is the element of the gradient, if not `dtype`; `rows` are ragged row counts, one per rank. Beside
-// `groups` the file may say `"tied": [["head.w", "embed.w"]]`: one of the names is listed, the others are aliases in
-// its group. Other keys are left alone. Whatever is wrong is one tide::Error that names the file, the group and the
-// parameter.
+// `gradient` is the element of the gradient, if not `dtype`; `rows` are ragged row counts, one per rank. Other keys are
+// left alone. Whatever is wrong is one tide::Error that names the file, the group and the parameter.
 
 #pragma once
 
@@ -55,7 +53,6 @@ class ModelReader {
     const nlohmann::json document = parse(text);
     FileModel model;
     model.name = string(document, "model");
-    if (document.contains("tied")) read_tied(document);
     std::set<std::string> names;
     for (const nlohmann::json& entry : array(document, "groups")) {
       group_ = "number " + std::to_string(model.units.size());
@@ -65,9 +62,6 @@ class ModelReader {
     }
     group_.clear();
     if (model.units.empty()) fail("'groups' has no entries");
-    for (const Tied& tied : tied_) {
-      if (!tied.listed) fail("'tied': no group lists a parameter '" + tied.names.front() + "', or what it is tied to");
-    }
     return model;
   }
 
@@ -100,39 +94,6 @@ class ModelReader {
     }
   }
 
-  // Names of one storage.
-  struct Tied {
-    std::vector<std::string> names;
-    bool listed = false;
-  };
-
-  void read_tied(const nlohmann::json& document) {
-    for (const nlohmann::json& names : array(document, "tied")) {
-      Tied tied;
-      for (const nlohmann::json& name : names) {
-        if (name.is_string()) tied.names.push_back(name.get<std::string>());
-      }
-      if (!names.is_array() || tied.names.size() < 2 || tied.names.size() != names.size()) {
-        fail("'tied' must hold arrays of two or more names, not " + shown(names));
-      }
-      tied_.push_back(std::move(tied));
-    }
-  }
-
-  // Makes aliases of the names that are tied to a parameter of this group.
-  void add_tied(tide::DynamicGroup& group) {
-    for (Tied& tied : tied_) {
-      for (const std::string& target : tied.names) {
-        if (!group.view().find(target)) continue;
-        for (const std::string& name : tied.names) {
-          if (name != target) group.add_alias(name, target);
-        }
-        tied.listed = true;
-        break;
-      }
-    }
-  }
-
   FileUnit read_group(const nlohmann::json& entry) {
     FileUnit read;
     read.name = group_;
@@ -150,7 +111,6 @@ class ModelReader {
         read.parameters.add_alias(name, string(tied, "target"));
       }
     }
-    add_tied(read.parameters);
     const tide::GroupView view = read.parameters.view();
     if (const tide::LayoutFault fault = check(view); fault.rule != tide::LayoutRule::none) {
       tide::raise(tide::Errc::layout, place() + describe(fault, view));
@@ -242,7 +202,6 @@ class ModelReader {
   }
 
   std::string file_;
-  std::vector<Tied> tied_;
   std::string group_;
   std::string parameter_;
 };

@@ -57,6 +57,8 @@
 #include <tide/plan/violation.hpp>
 
 #include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
+#include <tide/transport/send_recv_doubling_transport.hpp>
 #include <tide/transport/transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 

@@ -44,26 +44,6 @@ TEST_CASE("model file: everything that it may say arrives in the group") {
   CHECK(group.find("layers.0.tied") == tide::ParameterIndex{0});
 }
 
-TEST_CASE("model file: names that are tied are one parameter, whichever is listed") {
-  const std::string groups = R"("groups": [{"name": "a", "params": [{"name": "x", "shape": [4], "dtype": "bf16"}]},
-    {"name": "b", "params": [{"name": "y", "shape": [4], "dtype": "bf16"}]}]})";
-  const auto model =
-      parse_model(R"({"model": "m", "tied": [["head", "y"], ["x", "copy", "other"]], )" + groups, "m.json");
-  CHECK(model.units[0].parameters.view().find("copy") == tide::ParameterIndex{0});
-  CHECK(model.units[0].parameters.view().find("other") == tide::ParameterIndex{0});
-  CHECK(model.units[1].parameters.view().find("head") == tide::ParameterIndex{0});
-  CHECK(!model.units[0].parameters.view().find("head"));
-
-  const auto said = [&](const std::string& tied) {
-    return tide_test::text_of([&] { parse_model(R"({"model": "m", "tied": )" + tied + ", " + groups, "m.json"); });
-  };
-  CHECK(said(R"([["head", "w"]])") == "'m.json': 'tied': no group lists a parameter 'head', or what it is tied to");
-  CHECK(said(R"([["y"]])") == R"('m.json': 'tied' must hold arrays of two or more names, not ["y"])");
-  CHECK(said(R"([["y", 3]])") == R"('m.json': 'tied' must hold arrays of two or more names, not ["y",3])");
-  CHECK(said(R"(["y"])") == R"('m.json': 'tied' must hold arrays of two or more names, not "y")");
-  CHECK(said(R"({})") == "'m.json': 'tied' must be an array, not {}");
-}
-
 /// What is said of a model whose only parameter is that text.
 std::string said_of(const std::string& parameter) {
   return tide_test::text_of(

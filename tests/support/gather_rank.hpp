@@ -19,7 +19,7 @@ namespace tide_test {
   return source == Source::shards ? "shards" : source == Source::masters ? "masters" : "in place";
 }
 
-template <class Ranks, class Layout, class Transport>
+template <class Ranks, class Layout, class Transport, class Inter = tide::SingleNode>
 class GatherRank {
  public:
   using Fabric = typename Ranks::Fabric;
@@ -67,7 +67,7 @@ class GatherRank {
   }
 
   [[nodiscard]] std::string verdict() const { return checks_.verdict(); }
-  [[nodiscard]] tide::AllGather<Layout, Transport>& pipeline() { return gather_; }
+  [[nodiscard]] tide::AllGather<Layout, Transport, Inter>& pipeline() { return gather_; }
   [[nodiscard]] tide::ShardsView<Layout, tide::Buffer::shards> shards() const {
     return {shards_.data(), layout_, rank_};
   }
@@ -112,7 +112,7 @@ class GatherRank {
   tide::Rank rank_;
   Layout layout_;
   const CollectiveOracle* oracle_;
-  tide::AllGather<Layout, Transport> gather_;
+  tide::AllGather<Layout, Transport, Inter> gather_;
   typename Ranks::Memory shards_;
   typename Ranks::Memory masters_;
   tide::Event complete_{};

@@ -59,7 +59,11 @@ struct HostRanks {
   template <class Program>
   void run(index_t ranks, const Program& program) const {
     const index_t local = ranks_per_node > 0 ? ranks_per_node : ranks;
-    tide::HostCluster cluster({ranks / local, local}, options);
+    run(tide::MeshShape{ranks / local, local}, program);
+  }
+  template <class Program>
+  void run(tide::MeshShape mesh, const Program& program) const {
+    tide::HostCluster cluster(mesh, options);
     cluster.run(program);
   }
 

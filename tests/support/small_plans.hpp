@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives of one node with the plans of all their ranks, for tests that need some plan, not a certain one.
+// Collectives with the plans of all their ranks, for tests that need some plan, not a certain one.
 
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <tide/reduce/ring.hpp>
 #include <tide/reduce/slot_reuse.hpp>
 #include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include <vector>
@@ -50,6 +51,22 @@ constexpr Planned planned_gather(const tide::GroupView& group, tide::index_t ran
   tide::fill_kernels(planned.collective);
   for (tide::index_t r = 0; r < ranks; ++r) {
     planned.plans.push_back(Transport::gather(planned.collective, tide::Rank{r}));
+  }
+  return planned;
+}
+
+/// A gather over the nodes of a mesh.
+template <class Intra = tide::UnicastTransport, class Inter = tide::RdmaDoublingTransport<>>
+constexpr Planned planned_gather_on(const tide::GroupView& group, tide::MeshShape mesh,
+                                    tide::OwnBlock own = Intra::own_block,
+                                    tide::PackingRule packing = tide::TightPacking::rule) {
+  Planned planned;
+  planned.collective.layout = {group, mesh, packing};
+  planned.collective.own = own;
+  planned.collective.network = Inter::network(planned.collective.layout);
+  tide::fill_kernels(planned.collective);
+  for (tide::index_t r = 0; r < mesh.ranks(); ++r) {
+    planned.plans.push_back(Inter::template gather<Intra>(planned.collective, tide::Rank{r}));
   }
   return planned;
 }

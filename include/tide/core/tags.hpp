@@ -24,6 +24,13 @@ struct Chunks {
   static constexpr index_t value = N;
 };
 
+/// How many puts of a rank may be on their way to one peer.
+template <index_t N>
+struct PutsInFlight {
+  static_assert(N >= 2 && N <= 65535, "tide::PutsInFlight: the number of puts in flight must be 2 to 65535.");
+  static constexpr index_t value = N;
+};
+
 /// How many slots a pool has.
 template <index_t N>
 struct Depth {

@@ -9,7 +9,8 @@
 // Laws                                               (tests/memory/slot_pool.test.cpp)
 //   largest     a slot holds the largest group, so every group fits every slot
 //   no alias    a slot that somebody holds is never given away; asking for more than there are is an error
-//   constant    Depth x slot bytes, known before the run; nothing grows with steps or groups
+//   constant    Depth x slot bytes (and, over nodes, x the bytes beside a slot), known before the run; nothing grows
+//               with steps or groups
 
 #pragma once
 
@@ -71,7 +72,9 @@ class SlotPool {
   /// @throws Error (Errc::order) after `init`
   explicit SlotPool(FabricPort& fabric) : SlotPool(fabric, detail::layout_on<Layouts>(fabric)...) {}
   explicit SlotPool(FabricPort& fabric, const Layouts&... layouts)
-      : life_(fabric, depth, std::max({slot_bytes_with_reuse(layouts.view())...})) {}
+      : life_(fabric, depth, std::max({slot_bytes_with_reuse(layouts.view())...}),
+              {std::max({slot_network(layouts.view()).inbox_bytes...}),
+               std::max({slot_network(layouts.view()).shards_bytes...})}) {}
 
   /// Whether groups of a layout fit.
   template <class Layout>
@@ -81,6 +84,8 @@ class SlotPool {
   [[nodiscard]] index_t slot_bytes() const noexcept { return life_.slot_bytes(); }
   /// Bytes of all slots.
   [[nodiscard]] index_t bytes() const noexcept { return depth * slot_bytes(); }
+  /// Bytes beside all slots, for what crosses nodes; 0 on one node.
+  [[nodiscard]] index_t network_bytes() const noexcept { return depth * life_.beside().bytes(); }
 
   /// The next free slot; later work on `stream` waits for its last reader.
   /// @throws Error (Errc::capacity) when all slots are held, (Errc::order) when a handle was dropped without release

@@ -32,21 +32,29 @@ inline constexpr InPlace in_place{};
 
 /// @tparam Layout  `ShardLayout` or `DynamicLayout`
 /// @tparam Intra   a Transport: how blocks move inside a node
-/// @tparam Inter   how blocks cross nodes: `SingleNode`
+/// @tparam Inter   an InterTransport, how blocks cross nodes: `SingleNode`, `RdmaDoublingTransport`
 template <class Layout, class Intra, class Inter = SingleNode>
 class AllGather {
   static_assert(Transport<Intra>,
                 "tide::AllGather: Intra must be a Transport; UnicastTransport or MulticastTransport.");
-  static_assert(std::is_same_v<Inter, SingleNode>, "tide::AllGather: Inter must be SingleNode.");
-  static_assert(detail::fits_single_node<Layout>, "tide::AllGather: SingleNode needs a mesh of one node.");
+  static_assert(InterTransport<Inter>,
+                "tide::AllGather: Inter must be an InterTransport; SingleNode or RdmaDoublingTransport.");
+  static_assert(!std::is_same_v<Inter, SingleNode> || detail::fits_single_node<Layout>,
+                "tide::AllGather: SingleNode needs a mesh of one node; name RdmaDoublingTransport behind Intra.");
+  static_assert(std::is_same_v<Inter, SingleNode> || SpreadingTransport<Intra>,
+                "tide::AllGather: over nodes Intra must be a SpreadingTransport; UnicastTransport or "
+                "MulticastTransport.");
 
  public:
   /// Bytes of a slot, where the layout is static.
   static constexpr index_t slot_bytes = detail::static_slot_bytes<Layout>;
 
+  /// Bytes beside each slot, for what crosses nodes; 0 on one node. Where the layout is static.
+  static constexpr index_t network_bytes = [] { return slot_network(Layout{}.view()).bytes(); }();
+
   /// Copies, memory operations, launches and events that a GPU is asked for when shards are gathered; the largest over
   /// ranks. Where the layout is static.
-  static constexpr index_t driver_calls = detail::gather_driver_calls<Layout, Intra>;
+  static constexpr index_t driver_calls = detail::gather_driver_calls<Layout, Intra, Inter>;
 
   /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
   /// @param label  what errors call the group; by default its first parameter
@@ -68,15 +76,16 @@ class AllGather {
                   "tide::AllGather: the pool must be made for the layout; name it in SlotPool.");
     label_ = std::make_shared<const std::string>(detail::operation_label("gather", layout_.view(), std::move(label)));
     detail::require_mesh(fabric, layout_.view());
-    if (layout_.view().mesh.nodes != 1) raise(Errc::layout, "tide::SingleNode: the mesh must have one node.");
+    detail::require_inter<Inter>(fabric, layout_.view());
     detail::require_capability(fabric, Intra::capability, Intra::name);
     detail::require_pool(fabric, *life_, layout_.view().bytes(Buffer::slot), *label_);
     const SignalWords words{layout_.view().mesh.ranks()};
     std::vector<PlanVariant> variants;
     for (const OwnBlock own : {Intra::own_block, OwnBlock::in_place, OwnBlock::cast}) {
-      variants.push_back(detail::gather_variant<F, Layout, Intra>(layout_.view(), own, fabric.rank()));
+      variants.push_back(detail::gather_variant<F, Layout, Intra, Inter>(layout_.view(), own, fabric.rank()));
     }
     const ArenaPlaces places{fabric.reserve(words.bytes(), 256), 0, life_->offset(SlotIndex{0})};
+    makes_shards_ = layout_.view().mesh.nodes > 1;
     program_ = fabric.attach(std::move(variants), places, *label_);
   }
 
@@ -120,7 +129,8 @@ class AllGather {
     return OwnBlockView<Layout>(life_->data(own_.slot()), layout_, port_->rank());
   }
 
-  /// Gathers the block that the caller has written in place: no byte of it moves here.
+  /// Gathers the block that the caller has written in place: no byte of it moves here. Over several nodes one local
+  /// copy packs it, since a network takes what is contiguous.
   /// @throws Error (Errc::order) when `own_block` was not called before
   template <class Stream>
   [[nodiscard]] Gathered<Layout> enqueue(InPlace, Stream& stream) {
@@ -144,6 +154,8 @@ class AllGather {
   [[nodiscard]] Gathered<Layout> launch(std::int32_t variant, Bindings bindings, SlotLease lease, Stream& stream) {
     bindings.slot = lease.slot().value;
     bindings.slot_offset = life_->offset(lease.slot());
+    bindings.network_inbox = life_->network_inbox(lease.slot());
+    if (makes_shards_ && bindings.shards == nullptr) bindings.shards = life_->packed_shards(lease.slot());
     port_->launch(program_, variant, bindings, stream.ref());
     const SlotIndex slot = lease.take();
     life_->hold(slot, program_);
@@ -157,6 +169,7 @@ class AllGather {
   detail::PackedCheck check_masters_;
   std::shared_ptr<const std::string> label_;  // handles keep it
   std::int32_t program_ = -1;
+  bool makes_shards_ = false;  // beside the slot, where the caller gives none: other nodes are served from there
   SlotLease own_;
 };
 

@@ -131,7 +131,7 @@ class ReduceScatter {
         life_(life) {
     static_assert(Fabric<F>, "tide::ReduceScatter: the first argument must be a Fabric; HostFabric.");
     detail::require_mesh(fabric, layout_.view());
-    detail::require_exchange<Inter>(fabric, layout_.view());
+    detail::require_inter<Inter>(fabric, layout_.view());
     detail::require_capability(fabric, R::capability, R::name);
     std::vector<PlanVariant> variants;
     for (const GradientSource source : {GradientSource::storage, GradientSource::table}) {

@@ -23,6 +23,7 @@ struct MulticastTransport {
   static constexpr std::string_view name = "multicast";
   static constexpr Capability capability = Capability::multicast;
   static constexpr OwnBlock own_block = OwnBlock::multicast;
+  static constexpr OpKind spreads_by = OpKind::multicast;
 
   /// The plan of one rank of a gather on one node.
   [[nodiscard]] static constexpr Plan gather(const Collective& collective, Rank rank) {
@@ -30,7 +31,7 @@ struct MulticastTransport {
     PlanBuilder& plan = writer.plan;
     std::vector<LaneIndex> lanes;
     writer.signal_ready();
-    writer.own_block();
+    writer.own_block(writer.sends() && writer.ranks() > 1);
     if (writer.sends() && writer.ranks() > 1) {
       const LaneIndex lane = plan.lane(LaneKind::push, 0);
       lanes.push_back(lane);
@@ -44,6 +45,6 @@ struct MulticastTransport {
   }
 };
 
-static_assert(Transport<MulticastTransport>);
+static_assert(Transport<MulticastTransport> && SpreadingTransport<MulticastTransport>);
 
 }  // namespace tide

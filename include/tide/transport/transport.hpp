@@ -40,9 +40,51 @@ concept Transport = requires(const Collective& collective, Rank rank) {
   { T::gather(collective, rank) } -> std::same_as<Plan>;
 };
 
+/// A Transport that can also spread what came from other nodes: `T::spreads_by` is OpKind::copy (a lane for each peer)
+/// or OpKind::multicast (one write).
+template <class T>
+concept SpreadingTransport = Transport<T> && requires {
+  { T::spreads_by } -> std::convertible_to<OpKind>;
+} &&(T::spreads_by == OpKind::copy || T::spreads_by == OpKind::multicast);
+
+namespace detail {
+
+// A transport that only the concepts below name.
+struct AnySpread {
+  static constexpr std::string_view name = "any";
+  static constexpr Capability capability = Capability::none;
+  static constexpr OwnBlock own_block = OwnBlock::copy;
+  static constexpr OpKind spreads_by = OpKind::copy;
+  [[nodiscard]] static constexpr Plan gather(const Collective&, Rank) { return {}; }
+};
+
+}  // namespace detail
+
+/// A policy that says how a gather crosses nodes: `I::name`, `I::capability`, `I::network(layout)` (what the collective
+/// needs of the network) and `I::gather<Intra>(collective, rank)`, the plan of one rank.
+///
+/// Laws: those of Transport, over meshes of several nodes (tests/conformance/inter_transport.hpp).
+/// Models: SingleNode, RdmaDoublingTransport, SendRecvDoublingTransport.
+template <class I>
+concept InterTransport = requires(const Collective& collective, Rank rank) {
+  { I::name } -> std::convertible_to<std::string_view>;
+  { I::capability } -> std::convertible_to<Capability>;
+  { I::network(collective.layout) } -> std::same_as<NetworkShape>;
+  { I::template gather<detail::AnySpread>(collective, rank) } -> std::same_as<Plan>;
+};
+
 /// The inter-node policy of meshes with one node: nothing crosses nodes.
 struct SingleNode {
   static constexpr std::string_view name = "single node";
+  static constexpr Capability capability = Capability::none;
+
+  [[nodiscard]] static constexpr NetworkShape network(const LayoutView&) { return {}; }
+  template <Transport Intra>
+  [[nodiscard]] static constexpr Plan gather(const Collective& collective, Rank rank) {
+    return Intra::gather(collective, rank);
+  }
 };
+
+static_assert(InterTransport<SingleNode>);
 
 }  // namespace tide

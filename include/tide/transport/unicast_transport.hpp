@@ -24,6 +24,7 @@ struct UnicastTransport {
   static constexpr std::string_view name = "unicast";
   static constexpr Capability capability = Capability::none;
   static constexpr OwnBlock own_block = OwnBlock::copy;
+  static constexpr OpKind spreads_by = OpKind::copy;
 
   /// The plan of one rank of a gather on one node.
   [[nodiscard]] static constexpr Plan gather(const Collective& collective, Rank rank) {
@@ -31,7 +32,7 @@ struct UnicastTransport {
     PlanBuilder& plan = writer.plan;
     std::vector<LaneIndex> lanes;
     writer.signal_ready();
-    writer.own_block();
+    writer.own_block(writer.sends() && writer.ranks() > 1);
     if (writer.sends()) {
       const std::vector<Block> blocks = writer.own_blocks();
       for (index_t k = 1; k < writer.ranks(); ++k) {
@@ -49,6 +50,6 @@ struct UnicastTransport {
   }
 };
 
-static_assert(Transport<UnicastTransport>);
+static_assert(Transport<UnicastTransport> && SpreadingTransport<UnicastTransport>);
 
 }  // namespace tide

@@ -67,6 +67,7 @@ inline void HostFabric::fail_late(const std::string& what) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     reason = state_->at(rank_).bell.reason();
   }
+  reason = state_->first_reason({detail::Clock::time_point::max(), std::move(reason)});
   state_->fail(
       Errc::deadline,
       detail::text({"tide::HostFabric: the deadline of ", detail::seconds_text(state_->options.deadline),

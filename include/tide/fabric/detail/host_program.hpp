@@ -358,10 +358,16 @@ class HostProgram {
                            words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed), ", expected ",
                            expected});
     };
-    const Bell::Reason reason{[](const void* text) { return (*static_cast<const decltype(what)*>(text))(); }, &what};
+    const index_t source = words_.index(op.word());
+    const bool other_node = words_.kind(op.word()) != WordKind::event && source < state_.mesh.ranks() &&
+                            state_.mesh.node(Rank{source}) != state_.mesh.node(rank_);
+    const Bell::Reason reason{[](const void* text) { return (*static_cast<const decltype(what)*>(text))(); }, &what,
+                              other_node, Clock::now()};
     if (!state_.at(rank_).bell.wait(state_.options.deadline, met, &reason)) {
-      state_.fail(Errc::deadline, detail::text({"tide::HostFabric: the deadline of ",
-                                                seconds_text(state_.options.deadline), " passed: ", what(), "."}));
+      const Bell::Said own{other_node ? reason.since : Clock::time_point::max(), what()};
+      state_.fail(Errc::deadline,
+                  detail::text({"tide::HostFabric: the deadline of ", seconds_text(state_.options.deadline),
+                                " passed: ", state_.first_reason(own), "."}));
       return false;
     }
     return !state_.failure.failed();

@@ -99,6 +99,13 @@ class Bell {
   struct Reason {
     std::string (*describe)(const void* object);
     const void* object;
+    bool other_node = false;  // whether a rank of another node is waited for
+    Clock::time_point since{};
+  };
+  // A reason in words.
+  struct Said {
+    Clock::time_point since = Clock::time_point::max();
+    std::string text;
   };
 
   // Wakes those whose condition is met now; the others sleep on.
@@ -131,6 +138,18 @@ class Bell {
     const Waiter* waiter = first_;
     while (waiter != nullptr && waiter->reason == nullptr) waiter = waiter->next;
     return waiter == nullptr ? std::string() : waiter->reason->describe(waiter->reason->object);
+  }
+
+  // What the op that has waited longest for another node waits for; nothing where none does.
+  [[nodiscard]] Said reason_of_other_node() {
+    const std::lock_guard lock(mutex_);
+    const Reason* first = nullptr;
+    for (const Waiter* waiter = first_; waiter != nullptr; waiter = waiter->next) {
+      const Reason* reason = waiter->reason;
+      if (reason == nullptr || !reason->other_node) continue;
+      if (first == nullptr || reason->since < first->since) first = reason;
+    }
+    return first == nullptr ? Said{} : Said{first->since, first->describe(first->object)};
   }
 
  private:
@@ -227,6 +246,16 @@ class HostState {
   }
 
   HostRank& at(Rank rank) noexcept { return ranks[static_cast<std::size_t>(rank.value)]; }
+
+  // What came too late: of all that wait for other nodes the first, since the others may wait for it; `own` where none
+  // has waited longer.
+  [[nodiscard]] std::string first_reason(Bell::Said own) {
+    for (HostRank& rank : ranks) {
+      if (mesh.nodes == 1) break;
+      if (Bell::Said said = rank.bell.reason_of_other_node(); said.since < own.since) own = std::move(said);
+    }
+    return own.text;
+  }
 
   // Fails the cluster and its kin, and wakes everything that waits there. The first failure stays.
   void fail(Errc code, std::string text) {

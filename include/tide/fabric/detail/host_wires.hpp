@@ -33,14 +33,16 @@ class HostWires {
   HostWires& operator=(const HostWires&) = delete;
   ~HostWires() { stop(true); }
 
-  /// Has `deliver()` called after `delay`, behind what is on the wire. False when `depth` puts are on their way there.
+  /// Has `deliver()` called after `delay`, behind what is on the wire. Where there is a `depth`, false when as many
+  /// that came with one are on their way there.
   [[nodiscard]] bool send(const Wire& wire, Duration delay, index_t depth, std::function<void()> deliver) {
     const std::lock_guard lock(mutex_);
     State& state = wires_[wire];
-    if (depth > 0 && state.on_its_way >= depth) return false;
-    ++state.on_its_way;
+    const bool counts = depth > 0;
+    if (counts && state.on_its_way >= depth) return false;
+    state.on_its_way += counts ? 1 : 0;
     state.last = std::max(state.last, std::chrono::steady_clock::now() + delay);
-    due_.emplace(state.last, Message{&state, std::move(deliver)});
+    due_.emplace(state.last, Message{&state, counts, std::move(deliver)});
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
     changed_.notify_one();
     return true;
@@ -66,6 +68,7 @@ class HostWires {
   };
   struct Message {
     State* wire;
+    bool counts;
     std::function<void()> deliver;
   };
 
@@ -81,10 +84,11 @@ class HostWires {
       }
       Message message = std::move(due_.begin()->second);
       due_.erase(due_.begin());
+      message.wire->on_its_way -=
+          message.counts ? 1 : 0;  // before its word rises: then the peer may already give a credit for it
       lock.unlock();
       message.deliver();
       lock.lock();
-      --message.wire->on_its_way;
     }
   }
 

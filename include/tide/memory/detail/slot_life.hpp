@@ -4,8 +4,9 @@
 
 #pragma once
 
-#include <tide/core/index.hpp>     // SlotIndex
-#include <tide/fabric/fabric.hpp>  // FabricPort, Event
+#include <tide/core/index.hpp>                         // SlotIndex
+#include <tide/fabric/fabric.hpp>                      // FabricPort, Event
+#include <tide/transport/rdma_doubling_transport.hpp>  // SlotNetwork
 
 #include <memory>
 #include <string>
@@ -20,9 +21,11 @@ class SlotLife {
   static constexpr std::int32_t nobody = -1;
   static constexpr std::int32_t somebody = -2;  // held, but by no pipeline yet
 
-  SlotLife(FabricPort& port, index_t depth, index_t slot_bytes)
-      : port_(&port), slot_bytes_(slot_bytes), slots_(static_cast<std::size_t>(depth)) {
+  // @param beside  what each slot has beside it where gathers cross nodes
+  SlotLife(FabricPort& port, index_t depth, index_t slot_bytes, SlotNetwork beside = {})
+      : port_(&port), slot_bytes_(slot_bytes), beside_(beside), slots_(static_cast<std::size_t>(depth)) {
     offset_ = port.reserve(depth * slot_bytes, 256);
+    if (beside_.bytes() > 0) beside_offset_ = port.reserve(depth * beside_.bytes(), 256);
   }
   SlotLife(const SlotLife&) = delete;
   SlotLife& operator=(const SlotLife&) = delete;
@@ -31,6 +34,15 @@ class SlotLife {
   [[nodiscard]] index_t slot_bytes() const noexcept { return slot_bytes_; }
   [[nodiscard]] index_t offset(SlotIndex slot) const noexcept { return offset_ + slot.value * slot_bytes_; }
   [[nodiscard]] std::byte* data(SlotIndex slot) const noexcept { return port_->arena() + offset(slot); }
+  [[nodiscard]] const SlotNetwork& beside() const noexcept { return beside_; }
+  // The network inbox that goes with a slot, as an offset in the arena.
+  [[nodiscard]] index_t network_inbox(SlotIndex slot) const noexcept {
+    return beside_offset_ + slot.value * beside_.bytes();
+  }
+  // Where a plan packs the own shards when the caller gives none.
+  [[nodiscard]] std::byte* packed_shards(SlotIndex slot) const noexcept {
+    return port_->arena() + network_inbox(slot) + beside_.inbox_bytes;
+  }
 
   // The free slot that was released first, so that its last reader is likely done.
   // @param done  what will be done to a group in the slot, for the message
@@ -88,7 +100,9 @@ class SlotLife {
 
   FabricPort* port_;
   index_t slot_bytes_;
+  SlotNetwork beside_;
   index_t offset_ = 0;
+  index_t beside_offset_ = 0;
   std::vector<Slot> slots_;
   std::uint64_t releases_ = 0;
   std::shared_ptr<const std::string> poisoned_;

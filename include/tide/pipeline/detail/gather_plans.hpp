@@ -15,29 +15,33 @@
 
 namespace tide::detail {
 
+template <class Inter>
 [[nodiscard]] constexpr Collective gather_collective(const LayoutView& layout, OwnBlock own) {
   Collective collective;
   collective.layout = layout;
   collective.operation = Operation::gather;
   collective.own = own;
+  collective.network = Inter::network(layout);
   fill_kernels(collective);
   return collective;
 }
 
-template <class F, class Layout, class Intra>
+template <class F, class Layout, class Intra, class Inter>
 [[nodiscard]] PlanVariant gather_variant(const LayoutView& layout, OwnBlock own, Rank rank) {
-  Collective collective = gather_collective(layout, own);
-  Plan plan = Intra::gather(collective, rank);
+  Collective collective = gather_collective<Inter>(layout, own);
+  Plan plan = Inter::template gather<Intra>(collective, rank);
   std::vector<KernelCode> code = cast_code<F, Layout>(collective);
   return {std::move(collective), std::move(plan), std::move(code)};
 }
 
 // Of a static layout.
-template <class Layout, class Intra>
+template <class Layout, class Intra, class Inter>
 inline constexpr index_t gather_driver_calls = [] {
-  const Collective collective = gather_collective(Layout{}.view(), Intra::own_block);
+  const Collective collective = gather_collective<Inter>(Layout{}.view(), Intra::own_block);
   std::vector<Plan> plans;
-  for (index_t r = 0; r < collective.ranks(); ++r) plans.push_back(Intra::gather(collective, Rank{r}));
+  for (index_t r = 0; r < collective.ranks(); ++r) {
+    plans.push_back(Inter::template gather<Intra>(collective, Rank{r}));
+  }
   return driver_calls(collective, plans);
 }();
 

@@ -54,6 +54,17 @@ inline void require_mesh(const FabricPort& fabric, const LayoutView& layout) {
   }
 }
 
+// Whether a fabric crosses nodes as a policy wants to.
+template <class Inter>
+void require_inter(const FabricPort& fabric, const LayoutView& layout) {
+  if (layout.mesh.nodes == 1) return;
+  if constexpr (std::is_same_v<Inter, SingleNode>) {
+    raise(Errc::layout, "tide::SingleNode: the mesh must have one node.");
+  } else {
+    require_capability(fabric, Inter::capability, Inter::name);
+  }
+}
+
 // @param bytes  that the pipeline needs of a slot
 inline void require_pool(const FabricPort& port, const SlotLife& pool, index_t bytes, const std::string& label) {
   if (&pool.port() != &port) {

@@ -38,16 +38,6 @@ inline constexpr bool may_fit_slot = [] {
   return memory.inbox.place == InboxPlace::slot ? memory.network.bytes() : memory.bytes();
 }
 
-template <class Inter>
-void require_exchange(const FabricPort& fabric, const LayoutView& layout) {
-  if (layout.mesh.nodes == 1) return;
-  if constexpr (std::is_same_v<Inter, SingleNode>) {
-    raise(Errc::layout, "tide::SingleNode: the mesh must have one node.");
-  } else {
-    require_capability(fabric, Inter::capability, Inter::name);
-  }
-}
-
 template <class Inter, class Inbox>
 [[nodiscard]] constexpr Collective reduce_collective(const LayoutView& layout, GradientSource gradients, Finish finish,
                                                      index_t ctas) {

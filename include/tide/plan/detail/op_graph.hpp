@@ -4,7 +4,8 @@
 // one before it.
 //
 //   user      fill free    fill free      what the caller does: writes the inputs; may write them again (and reads the
-//               |   ^        |   ^        slot of a gather); between them, where an inbox is a slot, it takes the slot
+//               |   ^        |   ^        slot of a gather, and gives its network inbox away); between them, where an
+//                                         inbox is a slot, it takes the slot
 //   lane 0    call ops...  call ops...    a run's call follows its fill
 //   lane k         ops...       ops...    no edge between lanes but signal -> wait
 //   reader       ready        ready       reads the output of a reduce; nothing waits for it

@@ -46,7 +46,9 @@ class Replay {
       case OpGraph::Role::take:
         return caller_.take_slot();
       case OpGraph::Role::free:
-        if (gather) caller_.read_slot();
+        if (!gather) break;
+        caller_.read_slot();
+        caller_.give_network_inbox_away();
         break;
       case OpGraph::Role::ready:
         if (node.run + 1 == unrolled_runs) caller_.read_output();

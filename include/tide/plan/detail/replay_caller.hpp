@@ -65,6 +65,16 @@ class CallerReplay {
     }
   }
 
+  // The network inbox goes with the slot: at `complete` another gather may have both.
+  void give_network_inbox_away() {
+    const Rank rank = state_->node.rank;
+    if (state_->pieces.bytes(rank, Space::network_inbox) == 0) return;
+    const Cell old{0, state_->now, UINT32_MAX, {}};
+    for (index_t i = 0; i < state_->collective.network.inbox_instances; ++i) {
+      state_->memory.rewrite({rank, Space::network_inbox, i}, {&old, 1});
+    }
+  }
+
   void read_slot() {
     const MemoryRegion slot{state_->node.rank, Space::slot, 0};
     for (index_t p = 0; p < state_->pieces.parameters(); ++p) {

@@ -92,7 +92,7 @@ class ReplayMemory {
     const bool once = region.space == Space::slot || region.space == Space::output;
     Cells& memory = cells(region);
     const Cells::Position first = memory.visit(begin, end, [&](Cell& cell, index_t cell_end) {
-      const bool padding = cell.content.kind == ByteContent::Kind::padding;
+      const bool padding = cell.content.kind == ByteContent::Kind::padding && !is_passed_through(region.space);
       const bool own = overwrite(region, cell, cell_end) && !same;
       const bool again = once && !same && cell.content.kind != ByteContent::Kind::nothing && cell.writer != no_node &&
                          graph_->run_of(cell.writer) == run_;
