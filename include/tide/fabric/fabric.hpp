@@ -58,12 +58,18 @@ struct StreamRef {
   void* handle = nullptr;
 };
 
+/// Stands in a table of gradients for one that is missing: the fabric reads zeros of its own memory instead.
+[[nodiscard]] inline const void* missing_gradient() noexcept {
+  static constexpr char place = 0;
+  return &place;
+}
+
 /// What a launch binds the spaces of its plan to: memory of the own rank.
 struct Bindings {
   const void* master = nullptr;
   const void* shards = nullptr;
   const void* gradients = nullptr;
-  const void* const* gradient_table = nullptr;  ///< one pointer per parameter; valid until the launch is done
+  const void* const* gradient_table = nullptr;  ///< one pointer per parameter, copied by `launch`
   void* output = nullptr;
   index_t slot_offset = 0;    ///< bytes from the start of the arena, as the next two
   index_t network_inbox = 0;  ///< the same on every rank

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <tide/memory/detail/storage.hpp>  // ArenaStorage
-#include <tide/memory/detail/zeros.hpp>    // Zeros
 
 #include <algorithm>
 #include <vector>
@@ -72,8 +71,7 @@ class Gradients {
 template <class Layout>
 class GradientTable {
  public:
-  explicit GradientTable(Layout layout)
-      : layout_(std::move(layout)), zeros_(largest(layout_.view())), pointers_(size(), nullptr) {}
+  explicit GradientTable(Layout layout) : layout_(std::move(layout)), pointers_(size(), nullptr) {}
   GradientTable() requires(detail::is_static_layout<Layout>) : GradientTable(Layout{}) {}
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
@@ -88,31 +86,21 @@ class GradientTable {
   }
 
   /// Declares that a parameter got no gradient: it counts as zeros until it is set again.
-  void missing(ParameterIndex parameter) { set(parameter, zeros_.data()); }
+  void missing(ParameterIndex parameter) { set(parameter, missing_gradient()); }
   template <FixedString Text>
   void missing() {
     missing(Layout::template index<Text>());
   }
 
   [[nodiscard]] bool is_missing(ParameterIndex parameter) const noexcept {
-    return pointers_[static_cast<std::size_t>(parameter.value)] == zeros_.data();
+    return pointers_[static_cast<std::size_t>(parameter.value)] == missing_gradient();
   }
   [[nodiscard]] const std::vector<const void*>& pointers() const noexcept { return pointers_; }
 
  private:
   [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(layout_.view().group.size()); }
 
-  // Bytes of the largest gradient.
-  [[nodiscard]] static index_t largest(const LayoutView& view) {
-    index_t bytes = 1;
-    for (const Parameter& parameter : view.group.parameters) {
-      bytes = std::max(bytes, parameter.shape.elements() * static_cast<index_t>(size_bytes(parameter.gradient)));
-    }
-    return bytes;
-  }
-
   Layout layout_;
-  detail::Zeros zeros_;
   std::vector<const void*> pointers_;
 };
 

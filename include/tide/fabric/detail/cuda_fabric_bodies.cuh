@@ -5,7 +5,8 @@
 #pragma once
 
 #include <tide/fabric/cuda_fabric.cuh>
-#include <tide/plan/fingerprint.hpp>  // fingerprint
+#include <tide/fabric/detail/zeros.hpp>  // largest_gradient_bytes
+#include <tide/plan/fingerprint.hpp>     // fingerprint
 
 #include <algorithm>
 #include <thread>
@@ -401,7 +402,17 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
   if (bindings.gradient_table != nullptr) {
     const std::size_t entries = static_cast<std::size_t>(program.table_entries);
     const std::size_t at = entries * (run % detail::CudaProgram::max_runs);
-    std::copy_n(bindings.gradient_table, entries, program.host_table + at);
+    const void** const table = program.host_table + at;
+    std::copy_n(bindings.gradient_table, entries, table);
+    if (std::count(table, table + entries, missing_gradient()) > 0) {
+      if (program.zeros == nullptr) {
+        const auto bytes = static_cast<std::size_t>(detail::largest_gradient_bytes(variant.collective.layout));
+        detail::check(cudaMalloc(&program.zeros, bytes), "cudaMalloc");
+        detail::check(cudaMemsetAsync(program.zeros, 0, bytes, caller), "cudaMemsetAsync");
+      }
+      std::replace(table, table + entries, missing_gradient(), static_cast<const void*>(program.zeros));
+    }
+    bound.gradient_table = table;
     detail::check(
         cudaMemcpyAsync(program.table + at, program.host_table + at, entries * 8, cudaMemcpyHostToDevice, caller),
         "cudaMemcpyAsync");

@@ -141,6 +141,7 @@ inline void CudaFabric::stop() noexcept {
       for (const auto& variant : program->variants) variant->release();
       if (program->table != nullptr) cudaFree(program->table);
       if (program->host_table != nullptr) cudaFreeHost(program->host_table);
+      cudaFree(program->zeros);
     }
     for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
     for (const auto& entry : lanes_) cudaStreamDestroy(entry.second);

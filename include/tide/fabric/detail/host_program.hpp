@@ -7,12 +7,14 @@
 #include <tide/fabric/detail/host_kernels.hpp>  // HostCast, HostSum
 #include <tide/fabric/detail/host_lane.hpp>     // HostLane
 #include <tide/fabric/detail/host_state.hpp>    // HostState
+#include <tide/fabric/detail/zeros.hpp>         // Zeros
 #include <tide/plan/print.hpp>                  // describe_source
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace tide::detail {
@@ -31,6 +33,7 @@ struct HostVariant {
   std::vector<std::int32_t> inputs;
   std::vector<char> scaled;             // whether a sum is
   std::vector<index_t> gradient_start;  // by parameter
+  index_t largest_gradient = 0;         // bytes, where each gradient has a pointer
 
   HostVariant(const Collective& collective, const std::vector<KernelCode>& code, Plan written)
       : plan(std::move(written)),
@@ -51,6 +54,7 @@ struct HostVariant {
     collective.layout.for_each_piece(plan.rank, [&](const Piece& piece) {
       gradient_start.push_back(piece.start[static_cast<std::size_t>(Buffer::gradients)]);
     });
+    if (collective.gradients == GradientSource::table) largest_gradient = largest_gradient_bytes(collective.layout);
   }
 
   // Whether a lane has anything to do in a run.
@@ -116,6 +120,10 @@ class HostProgram {
     run.variant = &variant(variant_index);
     if (bindings.gradient_table != nullptr) {
       std::copy_n(bindings.gradient_table, run.table.size(), run.table.begin());
+      if (std::count(run.table.begin(), run.table.end(), missing_gradient()) > 0) {
+        if (!zeros_) zeros_.emplace(run.variant->largest_gradient);
+        std::replace(run.table.begin(), run.table.end(), missing_gradient(), zeros_->data());
+      }
       run.bindings.gradient_table = run.table.data();
     }
     std::int32_t used = 0;
@@ -386,6 +394,7 @@ class HostProgram {
   std::string label_;
   Rank rank_;
   std::unique_ptr<Run[]> runs_;
+  std::optional<Zeros> zeros_;  // made for the first gradient that is missing from a table
   std::vector<index_t> merged_position_;
   std::array<std::atomic<std::uint64_t>*, 3> exit_counters_{};  // by ExitKind
   std::atomic<std::uint64_t> caller_done_{0};
