@@ -7,33 +7,7 @@
 #
 # timeout: 180
 
-set -uo pipefail
-program=$(realpath "$1")/shard_model
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
-
-# expect CODE WORDS ARGUMENTS...: the exit code, and words on standard error (none for '').
-expect() {
-  local code=$1 words=$2 got=0
-  shift 2
-  "$program" "$@" >out.txt 2>err.txt || got=$?
-  [[ $got -eq $code ]] || fail "exit code $got instead of $code: shard_model $*: $(head -c 300 err.txt)"
-  if [[ -z $words ]]; then
-    [[ ! -s err.txt ]] || fail "words on standard error: shard_model $*: $(head -c 300 err.txt)"
-  else
-    grep -qF -- "$words" err.txt || fail "no '$words' on standard error: shard_model $*: $(head -c 300 err.txt)"
-  fi
-}
-
-# python ARGUMENTS...: a script from standard input, in which every assertion has to hold.
-python() { python3 - "$@" || fail "python check near line ${BASH_LINENO[0]}"; }
+source "$(dirname "$0")/../support/program.sh" "$1"
 
 cat >odd.json <<'JSON'
 {"model": "odd", "groups": [
@@ -132,5 +106,4 @@ for name in "file.json", "output.json", "tide.json":
     assert rows["tide.reduce"]["bytes_written"] == 2 * gradients + 4 * elements
 PY
 
-[[ $failures -eq 0 ]] || exit 1
-echo 'all right'
+verdict

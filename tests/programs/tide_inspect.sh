@@ -7,34 +7,7 @@
 #
 # timeout: 300
 
-set -uo pipefail
-inspect=$(realpath "$1")/tide_inspect
-tests=$(realpath "$(dirname "$0")/..")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
-
-# expect CODE WORDS ARGUMENTS...: the exit code, and words on standard error (none for '').
-expect() {
-  local code=$1 words=$2 got=0
-  shift 2
-  "$inspect" "$@" >out.txt 2>err.txt || got=$?
-  [[ $got -eq $code ]] || fail "exit code $got instead of $code: tide_inspect $*: $(head -c 300 err.txt)"
-  if [[ -z $words ]]; then
-    [[ ! -s err.txt ]] || fail "words on standard error: tide_inspect $*: $(head -c 300 err.txt)"
-  else
-    grep -qF -- "$words" err.txt || fail "no '$words' on standard error: tide_inspect $*: $(head -c 300 err.txt)"
-  fi
-}
-
-# python ARGUMENTS...: a script from standard input, in which every assertion has to hold.
-python() { python3 - "$@" || fail "python check near line ${BASH_LINENO[0]}"; }
+source "$(dirname "$0")/../support/program.sh" "$1"
 
 cat >small.json <<'JSON'
 {"model": "small", "groups": [
@@ -246,7 +219,7 @@ expect 0 '' verify --model llama3.1-8b --mesh 1x4
 expect 0 '' verify --model wan2.2-ti2v-5b --group blocks.0 --mesh 1x3 --op reduce
 
 # Every op counts: without any one of them a law is violated, and the verdict says which ops.
-python "$inspect" gather.json reduce.json <<'PY'
+python "$program" gather.json reduce.json <<'PY'
 import json, subprocess, sys
 inspect, *paths = sys.argv[1:]
 removed = 0
@@ -296,8 +269,4 @@ expect 3 "rank 1, lane 'push 1', op 2 of it: 'width' must be a whole number" ver
 alter gather.json 'del plan["ranks"][2]'
 expect 3 "'ranks' must hold the 3 ranks" verify --plan altered.json
 
-if [[ $failures -gt 0 ]]; then
-  printf '%s checks failed\n' "$failures"
-  exit 1
-fi
-echo 'tide_inspect: all checks passed'
+verdict
