@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Law 4 and 7: which pairs of accesses are ordered. Nodes are replayed in an order in which each stands behind all that
-// it waits for. Most pairs are ordered by one signal from the lane of the one to the lane of the other: that is known
-// as the replay comes along. The others are kept and answered together, by walking the graph once for every 16 lanes
-// that the earlier ones are on.
+// it waits for. Most pairs are ordered by one signal from the lane of the one to the lane of the other, or by a few by
+// way of lanes that have ordered such pairs before: that is known as the replay comes along. The others are kept and
+// answered together, by walking the graph once for every 16 lanes that the earlier ones are on.
 
 #pragma once
 
 #include <tide/plan/detail/flat_table.hpp>      // FlatTable
 #include <tide/plan/detail/op_graph.hpp>        // OpGraph
+#include <tide/plan/detail/order_routes.hpp>    // OrderRoutes
 #include <tide/plan/detail/progress_proof.hpp>  // Stretch
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tide::detail {
@@ -57,7 +59,7 @@ class ReplayOrder {
       const QueueIndex queue = graph_->queue_of(seen);
       if (queue != queue_) {
         const NodeIndex* last = known_.find(key(queue_, queue));
-        if (last == nullptr || *last < seen) return false;
+        if ((last == nullptr || *last < seen) && !routes_.leads(queue_, now_, queue, seen)) return false;
       } else if (seen > now_) {
         return false;
       }
@@ -84,18 +86,31 @@ class ReplayOrder {
   [[nodiscard]] std::vector<AccessConflict> races(const std::vector<Stretch>& order) {
     std::vector<AccessConflict> found;
     if (kept_.empty()) return found;
-    std::sort(kept_.begin(), kept_.end(),
-              [](const AccessConflict& a, const AccessConflict& b) { return a.later < b.later; });
-    std::vector<QueueIndex> sources;
-    for (const AccessConflict& conflict : kept_) sources.push_back(graph_->queue_of(conflict.earlier));
-    std::sort(sources.begin(), sources.end());
-    sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
     number_snapshots();
-    for (std::size_t first = 0; first < sources.size(); first += width) {
-      walk(order,
-           {sources.begin() + static_cast<std::ptrdiff_t>(first),
-            sources.begin() + static_cast<std::ptrdiff_t>(std::min(first + width, sources.size()))},
-           found);
+    std::vector<NodeIndex> position(graph_->size());  // of each node in the order
+    NodeIndex next = 0;
+    for (const Stretch& stretch : order) {
+      for (NodeIndex v = stretch.begin; v < stretch.end; ++v) position[v] = next++;
+    }
+    const auto source = [&](const AccessConflict& c) { return graph_->queue_of(c.earlier); };
+    std::sort(kept_.begin(), kept_.end(), [&](const AccessConflict& a, const AccessConflict& b) {
+      return source(a) != source(b) ? source(a) < source(b) : position[a.later] < position[b.later];
+    });
+    for (std::size_t first = 0; first < kept_.size();) {
+      std::vector<QueueIndex> sources;
+      std::size_t last = first;
+      for (; last < kept_.size(); ++last) {
+        if (!sources.empty() && sources.back() == source(kept_[last])) continue;
+        if (sources.size() == width) break;
+        sources.push_back(source(kept_[last]));
+      }
+      const auto begin = kept_.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto end = kept_.begin() + static_cast<std::ptrdiff_t>(last);
+      std::sort(begin, end, [&](const AccessConflict& a, const AccessConflict& b) {
+        return position[a.later] < position[b.later];
+      });
+      walk(order, sources, {begin, end}, found);
+      first = last;
     }
     return found;
   }
@@ -110,8 +125,10 @@ class ReplayOrder {
   }
 
   void follow(NodeIndex from) {
-    NodeIndex& last = known_.at(key(queue_, graph_->queue_of(from)), from);
+    const QueueIndex queue = graph_->queue_of(from);
+    NodeIndex& last = known_.at(key(queue_, queue), from);
     last = std::max(last, from);
+    routes_.add(queue_, now_, queue, from);
   }
 
   // Numbers the nodes that others wait for: only their clocks have to be kept.
@@ -124,26 +141,25 @@ class ReplayOrder {
     }
   }
 
-  // Answers the pairs whose earlier access is on one of the lanes `sources`.
+  // Answers pairs whose earlier access is on one of the lanes `sources`; they come in the order of the later ones.
   void walk(const std::vector<Stretch>& order, const std::vector<QueueIndex>& sources,
-            std::vector<AccessConflict>& found) {
+            std::span<const AccessConflict> questions, std::vector<AccessConflict>& found) {
     std::vector<Clock> clocks(graph_->queues().size(), Clock{});
     std::vector<Clock> snapshots(snapshots_);
     std::vector<std::uint8_t> column(graph_->queues().size(), width);
     for (std::size_t i = 0; i < sources.size(); ++i) column[sources[i]] = static_cast<std::uint8_t>(i);
+    std::size_t question = 0;
     for (const Stretch& stretch : order) {
       Clock& clock = clocks[stretch.queue];
       const std::size_t own = column[stretch.queue];
-      auto question = std::lower_bound(kept_.begin(), kept_.end(), stretch.begin,
-                                       [](const AccessConflict& c, NodeIndex v) { return c.later < v; });
       for (NodeIndex v = stretch.begin; v < stretch.end; ++v) {
         if (const NodeIndex from = graph_->extra(v); from != no_node) {
           const Clock& other = snapshots[snapshot_[from]];
           for (std::size_t i = 0; i < width; ++i) clock[i] = std::max(clock[i], other[i]);
         }
-        for (; question != kept_.end() && question->later == v; ++question) {
-          const std::size_t source = column[graph_->queue_of(question->earlier)];
-          if (source < width && clock[source] <= question->earlier) found.push_back(*question);
+        for (; question < questions.size() && questions[question].later == v; ++question) {
+          const NodeIndex earlier = questions[question].earlier;
+          if (clock[column[graph_->queue_of(earlier)]] <= earlier) found.push_back(questions[question]);
         }
         if (own < width) clock[own] = v + 1;
         if (snapshot_[v] != no_node) snapshots[snapshot_[v]] = clock;
@@ -156,8 +172,9 @@ class ReplayOrder {
   QueueIndex queue_ = 0;
   NodeIndex proved_ = no_node;  // the last pair that was known
   NodeIndex proved_before_ = no_node;
-  FlatTable<NodeIndex> known_;       // (lane, other lane): the last node of the other that a wait of this one follows
-  FlatTable<NodeIndex> imported_;    // (the caller's queue): up to where it knows what the lane of its exit knew
+  FlatTable<NodeIndex> known_;     // (lane, other lane): the last node of the other that a wait of this one follows
+  FlatTable<NodeIndex> imported_;  // (the caller's queue): up to where it knows what the lane of its exit knew
+  OrderRoutes routes_;
   FlatTable<std::uint32_t> places_;  // (earlier, later): where in kept_
   std::vector<AccessConflict> kept_;
   std::vector<NodeIndex> snapshot_;

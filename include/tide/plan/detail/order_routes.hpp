@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// By way of which other lanes one lane comes to know what another has done. Plans repeat themselves: the lanes that led
+// from one to the other once do so again, so a way is looked for seldom and remembered.
+//
+//   sum 1 of rank 0, chunk 9   net of rank 0   wire of rank 2   net of rank 2   sum 1 of rank 2, chunk 7
+//
+// A way that is not found may still be there.
+
+#pragma once
+
+#include <tide/plan/detail/flat_table.hpp>  // FlatTable
+#include <tide/plan/detail/op_graph.hpp>    // NodeIndex, QueueIndex, no_node
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace tide::detail {
+
+class OrderRoutes {
+ public:
+  // Node `at` of lane `queue` waits for node `from` of lane `other`.
+  void add(QueueIndex queue, NodeIndex at, QueueIndex other, NodeIndex from) {
+    const auto fresh = static_cast<std::uint32_t>(histories_.size());
+    const std::uint32_t i = history_of_.at(key(queue, other), fresh);
+    if (i == fresh) {
+      histories_.emplace_back();
+      if (neighbours_.size() <= queue) neighbours_.resize(queue + 1);
+      neighbours_[queue].push_back(other);
+    }
+    std::vector<Seen>& history = histories_[i];
+    if (history.empty() || history.back().of < from) history.push_back({at, from});
+  }
+
+  // Whether a way leads from node `at` of a lane back to node `wanted`, or one behind it, of lane `other`.
+  [[nodiscard]] bool leads(QueueIndex queue, NodeIndex at, QueueIndex other, NodeIndex wanted) {
+    Known& known = routes_of(queue, other);
+    for (std::size_t i = 0; i < known.routes.size(); ++i) {
+      if (!follows(known.routes[i], queue, at, other, wanted)) continue;
+      std::swap(known.routes[i], known.routes[i / 2]);
+      return true;
+    }
+    if (known.failures >= most_failures) return false;
+    std::vector<QueueIndex> route = search(queue, at, other, wanted);
+    if (route.empty()) {
+      ++known.failures;
+      return false;
+    }
+    route.pop_back();
+    if (known.routes.size() < most_routes) known.routes.push_back(std::move(route));
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t most_routes = 8;
+  static constexpr int most_failures = 16;
+  static constexpr std::size_t most_lanes = 192;  // that a search looks at
+
+  struct Seen {
+    NodeIndex at;
+    NodeIndex of;
+  };
+  struct Known {
+    std::vector<std::vector<QueueIndex>> routes{};
+    int failures = 0;
+  };
+  struct Step {
+    QueueIndex queue;
+    NodeIndex at;
+    std::size_t before;
+  };
+
+  [[nodiscard]] static std::uint64_t key(std::uint32_t a, std::uint32_t b) noexcept {
+    return (static_cast<std::uint64_t>(a) << 32) | b;
+  }
+
+  [[nodiscard]] Known& routes_of(QueueIndex queue, QueueIndex other) {
+    const auto fresh = static_cast<std::uint32_t>(known_.size());
+    const std::uint32_t i = known_of_.at(key(queue, other), fresh);
+    if (i == fresh) known_.emplace_back();
+    return known_[i];
+  }
+
+  // The last node of `other` that node `at` of `queue`, or one before it, waits for.
+  [[nodiscard]] NodeIndex seen(QueueIndex queue, QueueIndex other, NodeIndex at) const {
+    const std::uint32_t* i = history_of_.find(key(queue, other));
+    if (i == nullptr) return no_node;
+    const std::vector<Seen>& history = histories_[*i];
+    if (history.back().at <= at) return history.back().of;
+    const auto found =
+        std::upper_bound(history.begin(), history.end(), at, [](NodeIndex v, const Seen& s) { return v < s.at; });
+    return found == history.begin() ? no_node : (found - 1)->of;
+  }
+
+  [[nodiscard]] bool follows(const std::vector<QueueIndex>& route, QueueIndex queue, NodeIndex at, QueueIndex other,
+                             NodeIndex wanted) const {
+    for (const QueueIndex next : route) {
+      at = seen(queue, next, at);
+      if (at == no_node) return false;
+      queue = next;
+    }
+    at = seen(queue, other, at);
+    return at != no_node && at >= wanted;
+  }
+
+  // The lanes on a way, the last one included; none where no short one is found.
+  [[nodiscard]] std::vector<QueueIndex> search(QueueIndex queue, NodeIndex at, QueueIndex other, NodeIndex wanted) {
+    std::vector<Step> steps{{queue, at, 0}};
+    for (std::size_t i = 0; i < steps.size() && steps.size() < most_lanes; ++i) {
+      const Step step = steps[i];
+      if (step.queue >= neighbours_.size()) continue;
+      for (const QueueIndex next : neighbours_[step.queue]) {
+        const NodeIndex of = seen(step.queue, next, step.at);
+        if (of == no_node) continue;
+        if (next == other && of >= wanted) {
+          std::vector<QueueIndex> route{other};
+          for (std::size_t back = i; back != 0; back = steps[back].before)
+            route.insert(route.begin(), steps[back].queue);
+          return route;
+        }
+        const bool better =
+            std::none_of(steps.begin(), steps.end(), [&](const Step& s) { return s.queue == next && s.at >= of; });
+        if (better) steps.push_back({next, of, i});
+      }
+    }
+    return {};
+  }
+
+  FlatTable<std::uint32_t> history_of_;  // (lane, other lane): where in histories_
+  std::vector<std::vector<Seen>> histories_;
+  std::vector<std::vector<QueueIndex>> neighbours_;  // of each lane: lanes that it waits for
+  FlatTable<std::uint32_t> known_of_;                // (lane, other lane): where in known_
+  std::vector<Known> known_;
+};
+
+}  // namespace tide::detail
