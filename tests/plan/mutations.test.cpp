@@ -34,6 +34,10 @@ constexpr auto family =
 constexpr auto chunked =
     tide::group(tide::param<tide::bf16>("w", {7, 20}), tide::param<tide::bf16>("v", {10, 36}, tide::shard(1)),
                 tide::param<tide::bf16>("b", {50}));
+// The same on up to four.
+constexpr auto over_nodes =
+    tide::group(tide::param<tide::bf16>("w", {9, 40}), tide::param<tide::bf16>("v", {6, 24}, tide::shard(1)),
+                tide::param<tide::bf16>("b", {50}));
 constexpr auto unlike = tide::group(tide::param<tide::bf16, float>("w", {9, 13}), tide::param<tide::bf16>("b", {61}),
                                     tide::param<tide::f8_e5m2, tide::f16>("q", {11, 14}));
 
@@ -54,6 +58,16 @@ std::vector<Planned> subjects() {
       all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<1600>>>(group, ranks, Finish::accumulate));
       all.push_back(planned_reduce<tide::Ring<Chunks<3>, tide::Bytes<3200>>>(group, ranks, Finish::store,
                                                                              tide::GradientSource::table));
+    }
+    all.push_back(planned_reduce<tide::SlotReuse>(chunked.view(), ranks));
+  }
+  for (const tide::MeshShape mesh : {tide::MeshShape{2, 1}, tide::MeshShape{3, 1}, tide::MeshShape{2, 2}}) {
+    for (const tide::Exchange exchange : {tide::Exchange::doubling, tide::Exchange::direct}) {
+      all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<6400>>>(over_nodes.view(), mesh, exchange));
+      all.push_back(planned_reduce<tide::Ring<Chunks<1>, tide::Bytes<6400>>>(
+          unlike.view(), mesh, exchange, Finish::accumulate, tide::GradientSource::table));
+      all.push_back(
+          planned_reduce<tide::SlotReuseWithin<tide::Bytes<1600>, Chunks<1>>>(over_nodes.view(), mesh, exchange));
     }
   }
   return all;
