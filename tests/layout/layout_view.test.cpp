@@ -216,6 +216,34 @@ TEST_CASE("LayoutView: offsets beyond 32 bits are exact") {
   CHECK(strided.target_width == 9 * embed / 8);
   CHECK(strided.target_pitch == 9 * embed);
   CHECK(view.bytes(Buffer::slot) == 37 * embed + 256);
+
+  // Rows that are further apart than an op can say are blocks of their own.
+  std::vector<tide::Block> rows;
+  for (const tide::Block& block : view.blocks(Rank{7}, Buffer::shards, Buffer::slot)) {
+    CHECK(block.rows == 1);
+    if (block.parameter == ParameterIndex{2}) rows.push_back(block);
+  }
+  REQUIRE(rows.size() == 3);
+  for (std::size_t row = 0; row < 3; ++row) {
+    CHECK(rows[row].source == strided.source + static_cast<index_t>(row) * strided.source_pitch);
+    CHECK(rows[row].target == strided.target + static_cast<index_t>(row) * strided.target_pitch);
+    CHECK(rows[row].target_width == strided.target_width);
+  }
+}
+
+TEST_CASE("append_within_limits: the parts are within the limits and have the bytes of the block") {
+  tide::Block block;
+  block.rows = 2 * tide::max_rows + 5;
+  block.source_width = block.target_width = 1;
+  block.source_pitch = 1;
+  block.target_pitch = 3;
+  std::vector<tide::Block> parts;
+  append_within_limits(parts, block);
+  REQUIRE(parts.size() == 3);
+  CHECK(parts[0].rows == tide::max_rows);
+  CHECK(parts[1].target == 3 * tide::max_rows);
+  CHECK(parts[2].rows == 5);
+  CHECK(parts[2].source == 2 * tide::max_rows);
 }
 
 }  // namespace

@@ -45,11 +45,12 @@ struct LayoutView {
   /// Bytes of the largest rank's buffer.
   [[nodiscard]] constexpr index_t max_bytes(Buffer buffer) const;
 
-  /// The blocks of a rank's pieces from one buffer to another, one per non-empty piece, not coalesced.
+  /// The blocks of a rank's pieces from one buffer to another, not coalesced: one per non-empty piece, or one per row
+  /// where rows are more than `max_pitch` bytes apart.
   [[nodiscard]] constexpr std::vector<Block> blocks(Rank rank, Buffer source, Buffer target) const {
     std::vector<Block> list;
     for_each_piece(rank, [&](const Piece& piece) {
-      if (piece.elements() > 0) list.push_back(piece.block(source, target));
+      if (piece.elements() > 0) append_within_limits(list, piece.block(source, target));
     });
     return list;
   }

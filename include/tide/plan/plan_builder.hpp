@@ -19,6 +19,8 @@
 namespace tide {
 
 /// Appends ops to a plan. Allocates; plans are written once, in constructors.
+///
+/// Blocks have at most `max_rows` rows, `max_pitch` bytes apart, as those of `LayoutView::blocks` and `coalesce` do.
 class PlanBuilder {
  public:
   constexpr PlanBuilder(const Collective& collective, Rank rank) : collective_(&collective) {
