@@ -3,6 +3,11 @@
 #include <doctest/doctest.h>
 #include <tide/transport/unicast_transport.hpp>
 
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
 #include "conformance/fabric.hpp"
 #include "support/delays.hpp"
 #include "support/host_ranks.hpp"
@@ -116,6 +121,30 @@ TEST_CASE("SlotPool: a slot released at once, unread, is not written before its 
     wrong[static_cast<std::size_t>(fabric.rank().value)] = gather.verdict();
   }));
   for (const std::string& text : wrong) CHECK(text == "");
+}
+
+TEST_CASE("SlotPool: who gets a slot that was given back unused waits for what is still written there") {
+  tide::HostCluster cluster({1, 1});
+  tide::HostFabric& fabric = cluster.fabric(tide::Rank{0});
+  tide::SlotPool<tide::Depth<1>, Block> pool(fabric, Block({1, 1}));
+  fabric.init();
+  tide::HostStream first = fabric.stream();
+  tide::HostStream second = fabric.stream();
+  std::string written;  // stands for the slot: without the wait, a race
+  std::atomic<bool> go{false};
+  {
+    const tide::SlotLease lease = pool.acquire(first);
+    first.run([&] {
+      while (!go) std::this_thread::yield();
+      written += "first";
+    });
+  }
+  const tide::SlotLease lease = pool.acquire(second);
+  second.run([&] { written += " second"; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  go = true;
+  second.synchronize();
+  CHECK(written == "first second");
 }
 
 TEST_CASE("SlotPool: a pipeline whose layout does not fit, or whose pool is another fabric's, is not made") {

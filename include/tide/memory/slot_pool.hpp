@@ -26,7 +26,8 @@
 
 namespace tide {
 
-/// A slot that somebody holds. Moves; gives the slot back when destroyed unused.
+/// A slot that somebody holds. Moves; gives the slot back when destroyed unused: the next holder then waits for what is
+/// enqueued on the stream that it was acquired for, so that stream must still be there.
 class SlotLease {
  public:
   /// Holds nothing.

@@ -56,8 +56,14 @@ class SlotLife {
       port_->refuse(Errc::capacity, detail::text({"tide::SlotPool: a slot must be released before another group is ",
                                                   done, "; all ", slots_.size(), " are held."}));
     }
-    if (slots_[best].last_reader.valid()) port_->wait(stream, slots_[best].last_reader);
-    slots_[best].holder = somebody;
+    Slot& slot = slots_[best];
+    if (slot.last_reader.valid()) port_->wait(stream, slot.last_reader);
+    // Given back unused, and whoever held it may have been writing.
+    if (slot.writer.port != nullptr && slot.writer.handle != stream.handle) {
+      port_->wait(stream, port_->record(slot.writer));
+    }
+    slot.writer = stream;
+    slot.holder = somebody;
     return SlotIndex{static_cast<index_t>(best)};
   }
 
@@ -75,7 +81,8 @@ class SlotLife {
   void hold(SlotIndex slot, std::int32_t pipeline) noexcept { at(slot).holder = pipeline; }
 
   // The slot may be written again after `last_reader`.
-  void release(SlotIndex slot, Event last_reader) noexcept { at(slot) = {nobody, ++releases_, last_reader}; }
+  void release(SlotIndex slot, Event last_reader) noexcept { at(slot) = {nobody, ++releases_, last_reader, {}}; }
+  // Unused: the next holder waits for the stream that the slot was acquired for, as far as that will be by then.
   void give_back(SlotIndex slot) noexcept { at(slot).holder = nobody; }
 
   // A handle went without saying when its last reader is done: nobody can know when the slot is free.
@@ -94,6 +101,7 @@ class SlotLife {
     std::int32_t holder = nobody;
     std::uint64_t released = 0;
     Event last_reader{};
+    StreamRef writer{};  // of the holder, or of one that gave the slot back
   };
 
   [[nodiscard]] Slot& at(SlotIndex slot) noexcept { return slots_[static_cast<std::size_t>(slot.value)]; }
