@@ -9,9 +9,13 @@
 #include "support/program.hpp"
 #include "support/unsharded.hpp"
 
-#include <tide/tide.hpp>
+#include <tide/fabric/host_cluster.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -98,15 +102,11 @@ struct Outcome {
 template <class Inbox>
 Outcome train(const Options& options) {
   const tide::MeshShape mesh = options.training.mesh;
-  if (mesh.nodes != 1) {
-    tide::raise(tide::Errc::argument,
-                "train: this version trains on one node; --mesh 1x" + std::to_string(mesh.ranks()));
-  }
   Outcome outcome;
   outcome.losses.resize(static_cast<std::size_t>(mesh.ranks()));
   tide::HostCluster cluster(mesh, options.host);
   cluster.run([&](tide::HostFabric& fabric) {
-    Trainer<HostKernels, tide::SingleNode, Inbox> trainer(fabric, options.training);
+    Trainer<HostKernels, tide::RdmaDoublingTransport<>, Inbox> trainer(fabric, options.training);
     trainer.run();
     fabric.close();
     outcome.losses[static_cast<std::size_t>(fabric.rank().value)] = trainer.kernels().losses();

@@ -5,10 +5,10 @@
 #include <doctest/doctest.h>
 #include <tide/pipeline/all_reduce.hpp>
 #include <tide/reduce/tree.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 
 #include "support/delays.hpp"
 #include "support/host_ranks.hpp"
-#include "support/rank_errors.hpp"
 #include "support/sanitizer.hpp"
 
 #include <cstring>
@@ -26,14 +26,17 @@ float value_of(std::uint64_t step, index_t rank, index_t buffer, index_t element
 }
 
 /// Fills, sums and compares three buffers for a number of steps; returns what was wrong on each rank.
-void check_sums(index_t ranks, index_t elements, std::uint64_t steps, float scale, tide::HostOptions options) {
+void check_sums(tide::MeshShape mesh, index_t elements, std::uint64_t steps, float scale, tide::HostOptions options) {
+  const index_t ranks = mesh.ranks();
   CAPTURE(ranks);
+  CAPTURE(mesh.nodes);
   CAPTURE(elements);
+  using Rails = tide::RdmaDoublingTransport<tide::Bytes<512>, tide::PutsInFlight<2>>;
   using Small = tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>;
-  using Sums =
-      tide::AllReduce<tide::Depth<3>, tide::UnicastTransport, tide::CopyEngineReducer<>, tide::SingleNode, Small>;
+  using Sums = tide::AllReduce<tide::Depth<3>, tide::UnicastTransport, tide::CopyEngineReducer<>, Rails, Small>;
   std::vector<int> wrong(static_cast<std::size_t>(ranks), 0);
-  check_no_error(errors_of(HostRanks{options}, ranks, [&](tide::HostFabric& fabric) {
+  tide::HostCluster cluster(mesh, options);
+  cluster.run([&](tide::HostFabric& fabric) {
     Sums sums(fabric, elements, "numbers");
     if (scale != 0) sums.scale(scale);
     fabric.init();
@@ -52,14 +55,17 @@ void check_sums(index_t ranks, index_t elements, std::uint64_t steps, float scal
       stream.run([=, at = sums.buffer(buffer), &count = wrong[static_cast<std::size_t>(own)]] {
         for (index_t e = 0; e < elements; ++e) {
           const auto leaf = [&](index_t rank) { return value_of(step, rank, buffer, e); };
-          const float expected = tide::tree_sum(0, ranks, leaf) * factor;
+          const auto node = [&](index_t n) {
+            return tide::tree_sum(n * mesh.ranks_per_node, (n + 1) * mesh.ranks_per_node, leaf);
+          };
+          const float expected = tide::tree_sum(0, mesh.nodes, node) * factor;
           count += std::memcmp(&at[e], &expected, sizeof(float)) == 0 ? 0 : 1;
         }
       });
     }
     for (tide::HostStream& stream : streams) stream.synchronize();
     fabric.close();
-  }));
+  });
   for (const int count : wrong) CHECK(count == 0);
 }
 
@@ -70,14 +76,23 @@ void check_sums(index_t ranks, index_t elements, std::uint64_t steps, float scal
 TEST_CASE("AllReduce: every rank has the tree's sums, whatever the ranks and the length") {
   using all_reduce_test::check_sums;
   for (const tide::index_t ranks : {1, 2, 3, 4, 5, 6, 8, 9}) {
-    for (const tide::index_t elements : {1, 2, 64, 1000, 5003}) check_sums(ranks, elements, 4, 0, {});
+    for (const tide::index_t elements : {1, 2, 64, 1000, 5003}) check_sums({1, ranks}, elements, 4, 0, {});
   }
+}
+
+TEST_CASE("AllReduce: over several nodes") {
+  using all_reduce_test::check_sums;
+  for (const tide::MeshShape mesh : {tide::MeshShape{2, 1}, tide::MeshShape{2, 2}, tide::MeshShape{3, 2},
+                                     tide::MeshShape{5, 1}, tide::MeshShape{2, 5}}) {
+    for (const tide::index_t elements : {1, 3, 1000}) check_sums(mesh, elements, 5, 0, {});
+  }
+  check_sums({3, 2}, 517, tide_test::sized(200, 40), 1.0F, {.hook = tide_test::random_delays(6, 40)});
 }
 
 TEST_CASE("AllReduce: many calls, with delays at every op, and with lanes merged") {
   using all_reduce_test::check_sums;
-  check_sums(3, 517, tide_test::sized(300, 60), 0.25F, {.hook = tide_test::random_delays(5, 40)});
-  check_sums(5, 33, tide_test::sized(200, 40), 1.0F, {.lanes = tide::HostLanes::merged});
+  check_sums({1, 3}, 517, tide_test::sized(300, 60), 0.25F, {.hook = tide_test::random_delays(5, 40)});
+  check_sums({1, 5}, 33, tide_test::sized(200, 40), 1.0F, {.lanes = tide::HostLanes::merged});
 }
 
-TEST_CASE("AllReduce: no elements at all") { all_reduce_test::check_sums(3, 0, 4, 0, {}); }
+TEST_CASE("AllReduce: no elements at all") { all_reduce_test::check_sums({1, 3}, 0, 4, 0, {}); }

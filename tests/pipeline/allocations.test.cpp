@@ -11,6 +11,7 @@
 #include "support/host_ranks.hpp"
 #include "support/random_group.hpp"
 #include "support/sanitizer.hpp"
+#include "support/step_training.hpp"
 
 #include <atomic>
 #include <cstdlib>
@@ -138,7 +139,63 @@ long allocations_of_steps(const Layout& layout, tide::HostOptions options) {
   return allocations;
 }
 
+/// The same of 30 training steps, with what a trainer calls and nothing that it computes.
+template <class Step>
+long allocations_of_training(tide::HostOptions options) {
+  constexpr int ranks = 3;
+  Meeting meeting(ranks);
+  allocations = 0;
+  check_no_error(errors_of(HostRanks{options}, ranks, [&](tide::HostFabric& fabric) {
+    Step training(fabric);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    training.load(stream, [&](auto group) {
+      if constexpr (requires { group.masters(); }) {
+        const auto masters = group.masters();
+        std::memset(masters.data(), 0, static_cast<std::size_t>(masters.bytes()));
+      } else {
+        std::memset(group.shards().data(), 0, static_cast<std::size_t>(group.shards().bytes()));
+      }
+    });
+    const auto step = [&] {
+      step::forwards(step::Names{}, [&]<tide::FixedString Name>() {
+        for (index_t i = 0; i < Step::template repeat<Name>; ++i) training.template forward<Name>(stream, i).release();
+      });
+      step::backwards(step::Names{}, [&]<tide::FixedString Name>() {
+        for (index_t i = Step::template repeat<Name>; i-- > 0;) {
+          auto group = training.template backward<Name>(stream, i);
+          if constexpr (requires { group.reduce(); }) {
+            group.all_missing();
+            group.reduce();
+          } else {
+            group.release();
+          }
+        }
+      });
+      training.update(stream, [](auto) {});
+      stream.synchronize();
+    };
+    for (int i = 0; i < 5; ++i) step();
+    meeting.meet();
+    counting = true;
+    meeting.meet();
+    for (int i = 0; i < 30; ++i) step();
+    meeting.meet();
+    counting = false;
+    meeting.meet();
+    fabric.close();
+  }));
+  return allocations;
+}
+
 }  // namespace
+
+TEST_CASE("ShardedStep: a training step allocates nothing") {
+  using Slots = step::Step<tide::SlotReuse>;
+  using Ring = step::Step<step::SmallRing, step::Add, tide::Prefetch<2>>;
+  CHECK(allocations_of_training<Slots>({}) == 0);
+  CHECK(allocations_of_training<Ring>({.lanes = tide::HostLanes::merged}) == 0);
+}
 
 TEST_CASE("Pipelines: a step allocates nothing, on the calling threads and on the lanes") {
   for (const tide::HostLanes lanes : {tide::HostLanes::separate, tide::HostLanes::merged}) {

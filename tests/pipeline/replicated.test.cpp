@@ -20,7 +20,7 @@ using namespace tide_test;
 using step::check_training;
 using step::Recipe;
 
-using Averages = tide::Replicated<tide::UnicastTransport, tide::CopyEngineReducer<>, tide::SingleNode, step::SmallRing>;
+using Averages = tide::Replicated<tide::UnicastTransport, tide::CopyEngineReducer<>, step::Rails, step::SmallRing>;
 using Plain = step::Step<tide::SlotReuse, tide::CopyEngineReducer<>, Averages>;
 using Adding = step::Step<step::SmallRing, step::Add, Averages, tide::Buffers<1>>;
 
@@ -36,6 +36,7 @@ TEST_CASE("Replicated: shards are averaged inside replicas, then over them") {
     }
   }
   check_training<Plain>({.ranks = 2, .replicas = 5, .some_missing = true});
+  check_training<Plain>({.ranks = 4, .nodes = 2, .replicas = 2, .some_missing = true});
 }
 
 TEST_CASE("Replicated: micro-batches are added inside replicas; they meet once in a step") {

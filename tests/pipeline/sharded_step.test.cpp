@@ -45,6 +45,22 @@ TEST_CASE("ShardedStep: masters and losses are those of training without shards,
   }
 }
 
+TEST_CASE("ShardedStep: over several nodes, as many as there are") {
+  using namespace sharded_step_test;
+  struct Mesh {
+    index_t nodes;
+    index_t ranks_per_node;
+  };
+  for (const Mesh mesh : {Mesh{2, 1}, Mesh{2, 2}, Mesh{3, 2}, Mesh{2, 3}, Mesh{5, 1}, Mesh{4, 2}}) {
+    Recipe recipe{.ranks = mesh.nodes * mesh.ranks_per_node, .nodes = mesh.nodes, .some_missing = true};
+    check_training<Plain>(recipe);
+    check_training<Narrow>(recipe, {.hook = random_delays(7, 100)});
+    recipe.scribble = true;
+    recipe.micro_batches = 2;
+    check_training<Wide>(recipe);
+  }
+}
+
 TEST_CASE("ShardedStep: micro-batches are added in fp32") {
   using namespace sharded_step_test;
   for (const index_t ranks : {1, 3, 4}) {
@@ -67,7 +83,7 @@ TEST_CASE("ShardedStep: whatever is delayed, nothing is overwritten before its l
     const Recipe recipe{.ranks = 3,
                         .steps = sized(30, 8),
                         .some_missing = true,
-                        .scribble = true,
+                        .scribble = seed % 2 == 0,  // which waits for more than training does
                         .evaluate = true,
                         .slow_readers = true,
                         .seed = seed};
@@ -86,12 +102,14 @@ TEST_CASE("ShardedStep: one queue for each rank is enough") {
   check_training<Narrow>(recipe, {.lanes = tide::HostLanes::merged});
 }
 
-TEST_CASE("ShardedStep: many small steps over worlds of 1 to 9 ranks, with delays at every op") {
+TEST_CASE("ShardedStep: many small steps over worlds of 1 to 9 ranks and 1 to 5 nodes, with delays at every op") {
   using namespace sharded_step_test;
   const char* asked = std::getenv("TIDE_STEPS");
   const int steps = asked != nullptr ? std::atoi(asked) : sized(1000, 300);
   for (index_t ranks = 1; ranks <= 9; ++ranks) {
+    const index_t nodes[] = {1, 2, 1, 4, 5, 3, 1, 2, 3};  // of 1 to 9 ranks
     const Recipe recipe{.ranks = ranks,
+                        .nodes = nodes[ranks - 1],
                         .steps = (steps + 8) / 9,
                         .some_missing = ranks % 2 == 0,
                         .scribble = ranks % 3 == 0,

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 #include <tide/fabric/host_replicas.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 
 #include "support/host_ranks.hpp"
 #include "support/step_rank.hpp"
@@ -38,10 +39,13 @@ using Model = tide::Parts<tide::Part<"embedding", Embedding, tide::KeepGathered>
 using Names = PartNames<"embedding", "blocks", "adapter", "head">;
 
 using Add = tide::CopyEngineReducer<tide::Burst, tide::Accumulate>;
-using SmallRing = tide::Ring<tide::Chunks<2>, tide::Bytes<4096>>;
+using SmallRing = tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>;
+
+// Over one node as over several; small puts, so that a group needs many.
+using Rails = tide::RdmaDoublingTransport<tide::Bytes<64>, tide::PutsInFlight<2>>;
 
 template <class Box, class R = tide::CopyEngineReducer<>, class... Options>
-using Step = tide::ShardedStep<Model, tide::UnicastTransport, R, tide::SingleNode, Box, Options...>;
+using Step = tide::ShardedStep<Model, tide::UnicastTransport, R, Rails, Box, Options...>;
 
 /// One rank's training; what was wrong, or the error that it raised.
 template <class S, class... Fabrics>
@@ -69,7 +73,7 @@ std::vector<std::string> train(const Recipe& recipe, const Oracle& oracle, const
   const tide::MeshShape mesh{recipe.nodes, recipe.ranks / recipe.nodes};
   std::vector<std::string> wrong(static_cast<std::size_t>(recipe.ranks * recipe.replicas));
   if constexpr (S::replicated) {
-    tide::HostReplicas cluster(mesh, {1, recipe.replicas}, options);
+    tide::HostReplicas cluster(mesh, {recipe.replicas, 1}, options);  // each replica on nodes of its own
     cluster.run([&](tide::HostFabric& fabric, tide::HostFabric& replicas) {
       const index_t rank = replicas.rank().value * recipe.ranks + fabric.rank().value;
       wrong[static_cast<std::size_t>(rank)] = train_rank<S>(recipe, oracle, rank, fabric, replicas);

@@ -115,13 +115,14 @@ class ShardedStep {
     return {part, core_, group, stream.ref(), memory_, buffer};
   }
 
-  /// Calls f(UpdateGroup) for each group that trains; what it enqueues on `stream` may read the reduced gradients and
-  /// write the masters. The next gathers wait for it, group by group.
+  /// Calls f(UpdateGroup) for each group that trains, in the order of the backward; what it enqueues on `stream` may
+  /// read the reduced gradients and write the masters. On a stream of its own it runs while the backward goes on. The
+  /// next gathers wait for it, group by group.
   /// @throws Error (Errc::order) before a pass with `Pass::last` has ended
   template <class Stream, class F>
   void update(Stream& stream, F f) {
     core_.require_reduced("update");
-    visit<false>(detail::PortStream(stream.ref()), true, f);
+    visit_reduced(detail::PortStream(stream.ref()), f);
     core_.consume();
   }
 
@@ -129,7 +130,7 @@ class ShardedStep {
   template <class Stream, class F>
   void inspect(Stream& stream, F f) {
     core_.require_reduced("inspect");
-    visit<false>(detail::PortStream(stream.ref()), true, f);
+    visit_reduced(detail::PortStream(stream.ref()), f);
   }
 
   /// Calls f(UpdateGroup) for each group, frozen ones too; what it enqueues on `stream` may write the shards: initial
@@ -138,7 +139,9 @@ class ShardedStep {
   template <class Stream, class F>
   void load(Stream& stream, F f) {
     core_.require_idle("load");
-    visit<true>(detail::PortStream(stream.ref()), false, f);
+    parts_.for_each([&]<class Part>(Part& part) {
+      for (index_t i = 0; i < Part::part::repeat; ++i) visit(part, i, detail::PortStream(stream.ref()), false, f);
+    });
   }
 
   /// What the sums over ranks are multiplied with from the next reduce on; 1 / ranks at first. Where there are replicas
@@ -184,17 +187,21 @@ class ShardedStep {
     return part.first() + i;
   }
 
-  template <bool FrozenToo, class F>
-  void visit(detail::PortStream stream, bool reduced, F& f) {
-    parts_.for_each([&]<class Part>(Part& part) {
-      if constexpr (FrozenToo || !Part::part::frozen) {
-        for (index_t i = 0; i < Part::part::repeat; ++i) {
-          core_.begin_use(part.first() + i, stream, reduced);
-          f(UpdateGroup<Part>(part, i));
-          core_.end_use(part.first() + i, stream);
-        }
+  // In the order of the backward: the first are ready while the last are still computed.
+  template <class F>
+  void visit_reduced(detail::PortStream stream, F& f) {
+    parts_.for_each_back([&]<class Part>(Part& part) {
+      if constexpr (!Part::part::frozen) {
+        for (index_t i = Part::part::repeat; i-- > 0;) visit(part, i, stream, true, f);
       }
     });
+  }
+
+  template <class Part, class F>
+  void visit(Part& part, index_t i, detail::PortStream stream, bool reduced, F& f) {
+    core_.begin_use(part.first() + i, stream, reduced);
+    f(UpdateGroup<Part>(part, i));
+    core_.end_use(part.first() + i, stream);
   }
 
   typename All::template Pool<Depth<depth>> pool_;

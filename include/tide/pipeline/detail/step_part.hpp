@@ -92,9 +92,8 @@ class StepReduce {
     StepGroupState& state = core.at(group);
     PortStream& work = core.reduces();
     const ShardsView<Layout, Buffer::masters> into = reduced(state.index);
-    work.wait(written);
-    work.wait(state.settled);
-    work.wait(state.ready);
+    work.wait(written);      // and so for who read the last sums: the gather of this pass has waited for them
+    work.wait(state.ready);  // sums over replicas that nobody has used
     if (accumulates && !state.adds) work.zero(into.data(), into.bytes());
     ReduceTicket ticket = reduce_.enqueue(source, into, work);
     state.adds = core.pass() == Pass::accumulate;

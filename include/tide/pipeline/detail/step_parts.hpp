@@ -82,6 +82,8 @@ class StepChain {
   explicit StepChain(Arguments&&...) {}
   template <class F>
   void for_each(const F&) {}
+  template <class F>
+  void for_each_back(const F&) {}
 };
 
 template <class Types, class First, class... Rest>
@@ -105,6 +107,11 @@ class StepChain<Types, First, Rest...> {
   void for_each(const F& f) {
     f(head_);
     tail_.for_each(f);
+  }
+  template <class F>
+  void for_each_back(const F& f) {
+    tail_.for_each_back(f);
+    f(head_);
   }
 
  private:
