@@ -3,6 +3,7 @@
 // Reduce-scatters over several nodes on host ranks: the bits are the tree's, whatever comes late.
 
 #include <doctest/doctest.h>
+#include <tide/transport/rdma_doubling_transport.hpp>
 
 #include "support/delays.hpp"
 #include "support/host_ranks.hpp"
@@ -18,10 +19,7 @@ using namespace tide_test;
 
 using Layout = tide::DynamicLayout;
 
-struct Doubling {
-  static constexpr std::string_view name = "doubling";
-  static constexpr tide::Capability capability = tide::Capability::puts;
-};
+using Doubling = tide::RdmaDoublingTransport<>;
 using Direct = tide::RdmaDirectTransport;
 
 /// A group whose chunks are many, with gradients of one element or of several.
