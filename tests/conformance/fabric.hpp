@@ -62,6 +62,11 @@ void listen(Fabric& fabric) {
 
 // ---- symmetric ------------------------------------------------------------------------------------------------------
 
+/// Writes the plans of `UnicastTransport` and is another type.
+struct OtherTransport : tide::UnicastTransport {
+  static constexpr std::string_view name = "other";
+};
+
 /// `init` refuses ranks that have constructed different things, with one error for all, whichever rank is the odd one.
 template <class Ranks>
 void symmetric(const Ranks& ranks) {
@@ -98,6 +103,18 @@ void symmetric(const Ranks& ranks) {
     if (odd) reduce.emplace(fabric);
     gather.emplace(fabric, pool);
     if (!odd) reduce.emplace(fabric);
+    fabric.init();
+  });
+  // The same collective, written by another policy.
+  expect("number 0: ", [](auto& fabric, bool odd) {
+    tide::SlotPool<tide::Depth<1>, Block> pool(fabric);
+    std::optional<Gather<Block>> one;
+    std::optional<tide::AllGather<Block, OtherTransport>> other;
+    if (odd) {
+      other.emplace(fabric, pool);
+    } else {
+      one.emplace(fabric, pool);
+    }
     fabric.init();
   });
   expect("what they constructed before number 0", [](auto& fabric, bool odd) {

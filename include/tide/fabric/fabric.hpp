@@ -95,6 +95,7 @@ struct PlanVariant {
   Collective collective;
   Plan plan;
   std::vector<KernelCode> kernels;
+  std::string writer{};  ///< names of the policies that wrote the plan; the same on every rank
 };
 
 /// A fabric as pipelines use it. Users call the members of their own fabric instead.

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <tide/fabric/cuda_fabric.cuh>
-#include <tide/fabric/detail/zeros.hpp>  // largest_gradient_bytes
-#include <tide/plan/fingerprint.hpp>     // fingerprint
+#include <tide/fabric/detail/variants.hpp>  // require_one_handshake, fingerprint_of
+#include <tide/fabric/detail/zeros.hpp>     // largest_gradient_bytes
 
 #include <algorithm>
 #include <thread>
@@ -72,14 +72,14 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
   if (phase_ != Phase::building) {
     raise(Errc::order, "tide::CudaFabric: pipelines, pools and storage must be constructed before init.");
   }
+  detail::require_one_handshake(variants, label);
+  const std::uint64_t print = detail::fingerprint_of(variants);
   const detail::DeviceGuard guard(device_);
   auto program = std::make_unique<detail::CudaProgram>();
   program->words = variants.front().collective.words();
   program->places = places;
   program->label = std::move(label);
-  std::uint64_t print = 0;
   for (PlanVariant& given : variants) {
-    print = print * 31 + fingerprint(given.collective);
     const Operation operation = given.collective.operation;
     auto& made = program->variants.emplace_back(
         std::make_unique<detail::CudaVariant>(given.collective, std::move(given.kernels), std::move(given.plan)));

@@ -4,8 +4,8 @@
 
 #pragma once
 
+#include <tide/fabric/detail/variants.hpp>  // require_one_handshake, fingerprint_of
 #include <tide/fabric/host_fabric.hpp>
-#include <tide/plan/fingerprint.hpp>  // fingerprint
 
 #include <algorithm>
 #include <cstring>
@@ -114,12 +114,12 @@ inline detail::HostLane& HostFabric::own_lane(StreamRef stream) {
 
 inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) {
   require_building();
+  detail::require_one_handshake(variants, label);
   const SignalWords words = variants.front().collective.words();
-  std::uint64_t print = 0;
+  const std::uint64_t print = detail::fingerprint_of(variants);
   std::array<bool, 3> exits{};
   std::vector<detail::HostVariant> prepared;
   for (PlanVariant& variant : variants) {
-    print = print * 31 + fingerprint(variant.collective);
     for (const Exit& exit : variant.plan.exits) exits[static_cast<std::size_t>(exit.kind)] = true;
     detail::HostVariant& made = prepared.emplace_back(variant.collective, variant.kernels, std::move(variant.plan));
     for (std::size_t l = 0; l < made.lanes.size(); ++l) {

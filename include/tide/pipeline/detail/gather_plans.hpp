@@ -31,7 +31,7 @@ template <class F, class Layout, class Intra, class Inter>
   Collective collective = gather_collective<Inter>(layout, own);
   Plan plan = Inter::template gather<Intra>(collective, rank);
   std::vector<KernelCode> code = cast_code<F, Layout>(collective);
-  return {std::move(collective), std::move(plan), std::move(code)};
+  return {std::move(collective), std::move(plan), std::move(code), text({Intra::name, ", ", Inter::name})};
 }
 
 // Of a static layout.

@@ -60,7 +60,7 @@ template <class F, class Layout, class Reducer, class Inter, class Inbox>
   Plan plan = Reducer::reduce(collective, rank);
   constexpr bool nodes = !std::is_same_v<Inter, SingleNode>;
   std::vector<KernelCode> code = sum_code<F, Layout, Reducer::finish, nodes>(collective);
-  return {std::move(collective), std::move(plan), std::move(code)};
+  return {std::move(collective), std::move(plan), std::move(code), text({Reducer::name, ", ", Inter::name})};
 }
 
 // Of a static layout.
