@@ -25,11 +25,11 @@ using step::check_training;
 using step::Recipe;
 
 // A step each with everything small, everything large, micro-batches.
-using Plain = step::Step<tide::SlotReuse>;
-using Narrow = step::Step<step::SmallRing, step::Add, tide::Prefetch<0>, tide::Buffers<1>>;
-using Wide = step::Step<tide::SlotReuse, step::Add, tide::Prefetch<3>, tide::Depth<9>, tide::Buffers<3>>;
+using PlainStep = step::Step<tide::SlotReuse>;
+using NarrowStep = step::Step<step::SmallRing, step::Add, tide::Prefetch<0>, tide::Buffers<1>>;
+using WideStep = step::Step<tide::SlotReuse, step::Add, tide::Prefetch<3>, tide::Depth<9>, tide::Buffers<3>>;
 
-static_assert(Plain::depth == 4 && Narrow::depth == 2 && Wide::depth == 9);
+static_assert(PlainStep::depth == 4 && NarrowStep::depth == 2 && WideStep::depth == 9);
 static_assert(step::Step<step::SmallRing, step::Add, tide::Prefetch<50>>::depth == 7);  // a slot for each group
 
 }  // namespace sharded_step_test
@@ -39,9 +39,9 @@ static_assert(step::Step<step::SmallRing, step::Add, tide::Prefetch<50>>::depth 
 TEST_CASE("ShardedStep: masters and losses are those of training without shards, for any number of ranks") {
   using namespace sharded_step_test;
   for (const index_t ranks : {1, 2, 3, 4, 5, 8}) {
-    check_training<Plain>({.ranks = ranks});
-    check_training<Narrow>({.ranks = ranks});
-    check_training<Wide>({.ranks = ranks});
+    check_training<PlainStep>({.ranks = ranks});
+    check_training<NarrowStep>({.ranks = ranks});
+    check_training<WideStep>({.ranks = ranks});
   }
 }
 
@@ -53,27 +53,27 @@ TEST_CASE("ShardedStep: over several nodes, as many as there are") {
   };
   for (const Mesh mesh : {Mesh{2, 1}, Mesh{2, 2}, Mesh{3, 2}, Mesh{2, 3}, Mesh{5, 1}, Mesh{4, 2}}) {
     Recipe recipe{.ranks = mesh.nodes * mesh.ranks_per_node, .nodes = mesh.nodes, .some_missing = true};
-    check_training<Plain>(recipe);
-    check_training<Narrow>(recipe, {.hook = random_delays(7, 100)});
+    check_training<PlainStep>(recipe);
+    check_training<NarrowStep>(recipe, {.hook = random_delays(7, 100)});
     recipe.scribble = true;
     recipe.micro_batches = 2;
-    check_training<Wide>(recipe);
+    check_training<WideStep>(recipe);
   }
 }
 
 TEST_CASE("ShardedStep: micro-batches are added in fp32") {
   using namespace sharded_step_test;
   for (const index_t ranks : {1, 3, 4}) {
-    check_training<Narrow>({.ranks = ranks, .micro_batches = 3});
-    check_training<Wide>({.ranks = ranks, .micro_batches = 2, .some_missing = true, .evaluate = true});
+    check_training<NarrowStep>({.ranks = ranks, .micro_batches = 3});
+    check_training<WideStep>({.ranks = ranks, .micro_batches = 2, .some_missing = true, .evaluate = true});
   }
 }
 
 TEST_CASE("ShardedStep: a parameter without a gradient, on one rank or on all, counts as zeros") {
   using namespace sharded_step_test;
   for (const std::uint64_t seed : seeds(4)) {
-    check_training<Plain>({.ranks = 3, .some_missing = true, .seed = seed});
-    check_training<Narrow>({.ranks = 2, .some_missing = true, .seed = seed + 10});
+    check_training<PlainStep>({.ranks = 3, .some_missing = true, .seed = seed});
+    check_training<NarrowStep>({.ranks = 2, .some_missing = true, .seed = seed + 10});
   }
 }
 
@@ -87,19 +87,19 @@ TEST_CASE("ShardedStep: whatever is delayed, nothing is overwritten before its l
                         .evaluate = true,
                         .slow_readers = true,
                         .seed = seed};
-    check_training<Plain>(recipe, {.hook = random_delays(seed, 30)});
-    check_training<Narrow>(recipe, {.hook = random_delays(seed + 3, 30)});
+    check_training<PlainStep>(recipe, {.hook = random_delays(seed, 30)});
+    check_training<NarrowStep>(recipe, {.hook = random_delays(seed + 3, 30)});
     Recipe more = recipe;
     more.micro_batches = 2;
-    check_training<Wide>(more, {.hook = random_delays(seed + 6, 30)});
+    check_training<WideStep>(more, {.hook = random_delays(seed + 6, 30)});
   }
 }
 
 TEST_CASE("ShardedStep: one queue for each rank is enough") {
   using namespace sharded_step_test;
   const Recipe recipe{.ranks = 3, .steps = 6, .scribble = true, .evaluate = true, .slow_readers = true};
-  check_training<Plain>(recipe, {.lanes = tide::HostLanes::merged, .hook = random_delays(3, 50)});
-  check_training<Narrow>(recipe, {.lanes = tide::HostLanes::merged});
+  check_training<PlainStep>(recipe, {.lanes = tide::HostLanes::merged, .hook = random_delays(3, 50)});
+  check_training<NarrowStep>(recipe, {.lanes = tide::HostLanes::merged});
 }
 
 TEST_CASE("ShardedStep: many small steps over worlds of 1 to 9 ranks and 1 to 5 nodes, with delays at every op") {
@@ -115,6 +115,6 @@ TEST_CASE("ShardedStep: many small steps over worlds of 1 to 9 ranks and 1 to 5 
                         .scribble = ranks % 3 == 0,
                         .slow_readers = ranks % 4 == 0,
                         .seed = static_cast<std::uint64_t>(ranks)};
-    check_training<Plain>(recipe, {.hook = random_delays(recipe.seed, 1500)});
+    check_training<PlainStep>(recipe, {.hook = random_delays(recipe.seed, 1500)});
   }
 }

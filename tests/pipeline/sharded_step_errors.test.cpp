@@ -25,8 +25,8 @@ namespace step_errors_test {
 using namespace tide_test;
 using step::Oracle;
 using step::Recipe;
-using Plain = step::Step<tide::SlotReuse>;
-using Wide = step::Step<tide::SlotReuse, step::Add, tide::Prefetch<3>, tide::Depth<9>, tide::Buffers<3>>;
+using PlainStep = step::Step<tide::SlotReuse>;
+using WideStep = step::Step<tide::SlotReuse, step::Add, tide::Prefetch<3>, tide::Depth<9>, tide::Buffers<3>>;
 
 constexpr index_t ranks = 3;
 
@@ -75,7 +75,7 @@ void check_refused(const std::vector<std::string>& words, const Wrong& wrong) {
 std::vector<std::string> errors_of_training(const tide::HostOptions& options, int steps) {
   const Recipe recipe{.ranks = ranks, .steps = steps};
   const Oracle oracle = step::oracle_of(recipe);
-  return step::train<Plain>(recipe, oracle, options);
+  return step::train<PlainStep>(recipe, oracle, options);
 }
 
 struct Place {
@@ -108,20 +108,21 @@ bool is_at(const tide::HostHookPoint& point, index_t rank, const Place& place) {
 
 TEST_CASE("ShardedStep: calls out of order are refused on all ranks, and the right ones may follow") {
   using namespace step_errors_test;
-  check_refused<Plain>({"tide::ShardedStep: groups must be asked for in the order of the model, and backwards; ",
-                        "forward of group 1 of 'blocks' was called where forward of group 0 of 'embedding' is due."},
-                       [](auto& step, auto& stream) { static_cast<void>(step.template forward<"blocks">(stream, 1)); });
-  check_refused<Plain>({"tide::ShardedStep: groups must be asked for", "backward of group 0 of 'head' was called"},
-                       [](auto& step, auto& stream) { static_cast<void>(step.template backward<"head">(stream)); });
-  check_refused<Plain>({"tide::ShardedStep: gradients must be complete before they are used; update was called"},
-                       [](auto& step, auto& stream) { step.update(stream, [](auto) {}); });
-  check_refused<Plain>({"tide::ShardedStep: gradients must be complete before they are used; inspect was called"},
-                       [](auto& step, auto& stream) { step.inspect(stream, [](auto) {}); });
-  check_refused<Plain>(
+  check_refused<PlainStep>(
+      {"tide::ShardedStep: groups must be asked for in the order of the model, and backwards; ",
+       "forward of group 1 of 'blocks' was called where forward of group 0 of 'embedding' is due."},
+      [](auto& step, auto& stream) { static_cast<void>(step.template forward<"blocks">(stream, 1)); });
+  check_refused<PlainStep>({"tide::ShardedStep: groups must be asked for", "backward of group 0 of 'head' was called"},
+                           [](auto& step, auto& stream) { static_cast<void>(step.template backward<"head">(stream)); });
+  check_refused<PlainStep>({"tide::ShardedStep: gradients must be complete before they are used; update was called"},
+                           [](auto& step, auto& stream) { step.update(stream, [](auto) {}); });
+  check_refused<PlainStep>({"tide::ShardedStep: gradients must be complete before they are used; inspect was called"},
+                           [](auto& step, auto& stream) { step.inspect(stream, [](auto) {}); });
+  check_refused<PlainStep>(
       {"tide::ShardedStep: a part has groups 0 to Repeat - 1; 'blocks' has 4, number 4 was asked for."},
       [](auto& step, auto& stream) { static_cast<void>(step.template forward<"blocks">(stream, 4)); });
-  check_refused<Plain>({"tide::ShardedStep: Pass::accumulate needs a Reducer that accumulates; "},
-                       [](auto& step, auto&) { step.start(tide::Pass::accumulate); });
+  check_refused<PlainStep>({"tide::ShardedStep: Pass::accumulate needs a Reducer that accumulates; "},
+                           [](auto& step, auto&) { step.start(tide::Pass::accumulate); });
 }
 
 TEST_CASE("ShardedStep: within a pass nothing else is done, and handles are ended once") {
@@ -130,7 +131,7 @@ TEST_CASE("ShardedStep: within a pass nothing else is done, and handles are ende
   tide::HostCluster cluster({1, ranks});
   cluster.run([&](tide::HostFabric& fabric) {
     std::vector<std::string>& own = texts[static_cast<std::size_t>(fabric.rank().value)];
-    Wide step(fabric);
+    WideStep step(fabric);
     fabric.init();
     tide::HostStream stream = fabric.stream();
     step.load(stream, [&](auto) {});
@@ -203,7 +204,7 @@ TEST_CASE("ShardedStep: more live groups than slots are refused, never given the
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
   tide::HostCluster cluster({1, ranks});
   cluster.run([&](tide::HostFabric& fabric) {
-    Plain step(fabric);
+    PlainStep step(fabric);
     fabric.init();
     tide::HostStream stream = fabric.stream();
     step.load(stream, [&](auto) {});
@@ -225,7 +226,7 @@ TEST_CASE("ShardedStep: a handle that is dropped stops the step") {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
   tide::HostCluster cluster({1, ranks});
   cluster.run([&](tide::HostFabric& fabric) {
-    Plain step(fabric);
+    PlainStep step(fabric);
     fabric.init();
     tide::HostStream stream = fabric.stream();
     { const auto dropped = step.forward<"embedding">(stream); }
