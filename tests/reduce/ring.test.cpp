@@ -40,6 +40,31 @@ TEST_CASE("Ring: memory does not grow with the ranks") {
   }
 }
 
+TEST_CASE("Ring: over nodes one budget covers all that waits, and memory does not grow with the nodes") {
+  for (const Exchange exchange : {Exchange::doubling, Exchange::direct}) {
+    CAPTURE(name(exchange));
+    for (const MeshShape mesh : {MeshShape{2, 8}, MeshShape{3, 8}, MeshShape{8, 8}, MeshShape{16, 1}}) {
+      CAPTURE(mesh.nodes);
+      const LayoutView layout{large.view(), mesh, TightPacking::rule};
+      const ReduceMemory memory = Ring<Chunks<4>, Budget>::memory(layout, exchange);
+      CHECK(memory.bytes() <= Budget::value);
+      CHECK(memory.bytes() > Budget::value * 8 / 10);
+      CHECK(memory.network.partials_instances == memory.inbox.chunks);
+      CHECK(memory.network.inbox_instances == memory.inbox.chunks);
+    }
+    const LayoutView one{large.view(), {1, 8}, TightPacking::rule};
+    CHECK(Ring<Chunks<4>, Budget>::memory(one, exchange) == ReduceMemory{Ring<Chunks<4>, Budget>::shape(one), {}});
+  }
+  std::string text;
+  try {
+    static_cast<void>(
+        Ring<Chunks<4>, Bytes<4096>>::memory({large.view(), {4, 8}, TightPacking::rule}, Exchange::doubling));
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  CHECK(text.find("tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk") == 0);
+}
+
 TEST_CASE("Ring: a group that is smaller than the budget takes no more than it needs") {
   const InboxShape shape = Ring<Chunks<4>, Budget>::shape(on(tide_test::single_row.view(), 2));
   CHECK(shape.chunks == 1);

@@ -47,6 +47,19 @@ TEST_CASE("SlotReuse: the blocks of large models need no larger slots") {
   }
 }
 
+TEST_CASE("SlotReuse: over nodes of eight ranks, gradients and sums of large models fit the slots, too") {
+  for (const index_t nodes : {2, 4, 8}) {
+    CAPTURE(nodes);
+    CHECK(fits({models::llama3_1_70b::block.view(), {nodes, 8}, TightPacking::rule}));
+    CHECK(fits({models::wan2_2_t2v_a14b::block.view(), {nodes, 8}, TightPacking::rule}));
+    for (const Exchange exchange : {Exchange::doubling, Exchange::direct}) {
+      const ReduceMemory memory =
+          SlotReuse::memory({models::llama3_1_70b::block.view(), {nodes, 8}, TightPacking::rule}, exchange);
+      CHECK(memory.network.bytes() <= 64 << 20);
+    }
+  }
+}
+
 TEST_CASE("SlotReuse: a gradient that is wider than its parameter is refused with both elements") {
   CHECK(tide_test::text_of([] { static_cast<void>(SlotReuse::shape(on(wide.view(), 2))); }) ==
         "tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring. 'b' has f32 gradients of "

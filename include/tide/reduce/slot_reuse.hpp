@@ -101,8 +101,9 @@ namespace detail {
   };
   cut(1);
   const index_t fitting = network_bytes / std::max<index_t>(1, memory.network.bytes());
-  const index_t units = std::min(std::max<index_t>(1, fitting), ceil_div(longest, least_chunks));
-  cut(std::max(units, ceil_div(longest, 255)));
+  const index_t most = std::min(std::max<index_t>(1, fitting), ceil_div(longest, least_chunks));
+  const index_t chunks = std::min<index_t>(ceil_div(longest, most), 255);
+  cut(ceil_div(longest, chunks));  // all of one length: each has a place
   return memory;
 }
 
