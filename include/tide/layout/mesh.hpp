@@ -53,6 +53,9 @@ class Mesh {
                 "tide::Mesh: a mesh has at most 65535 ranks.");
 
  public:
+  /// The number of nodes, or `tide::dynamic`.
+  static constexpr index_t static_nodes = Nodes;
+
   /// Whether both sizes are known at compile time.
   static constexpr bool is_static = Nodes != dynamic && RanksPerNode != dynamic;
 

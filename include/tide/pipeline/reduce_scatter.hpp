@@ -50,6 +50,8 @@ class ReduceScatter {
                 "tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring.");
   static_assert(!std::is_same_v<Inter, SingleNode> || detail::fits_single_node<Layout>,
                 "tide::ReduceScatter: SingleNode needs a mesh of one node.");
+  static_assert(detail::may_fit_inbox<Layout, Box, Inter>,
+                "tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk.");
 
  public:
   /// Bytes of the inbox, of what lands from other nodes and of sums on their way, beside the slots of the pool; where

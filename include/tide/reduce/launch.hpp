@@ -28,6 +28,8 @@ struct Burst {
 /// Fewer SMs for longer. Choose it beside many-wave GEMMs that would rather lose a few SMs than wait.
 template <class Count = Ctas<16>>
 struct Trickle {
+  static_assert(
+      requires { Count::value; }, "tide::Trickle: Count must be Ctas<N>.");
   static constexpr index_t ctas = Count::value;
 };
 

@@ -17,71 +17,75 @@
 #include <tide/reduce/inbox.hpp>               // Inbox, ReduceMemory
 
 #include <algorithm>
-#include <string>
 
 namespace tide {
 
 /// Chunks of a ring are cut at multiples of this many elements of the output, so that every piece starts aligned.
 inline constexpr index_t ring_unit = 64;
 
-/// The ring of `chunks` chunks within `bytes` bytes, for budgets that are known at run time only.
-/// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
-[[nodiscard]] constexpr InboxShape ring_shape(const LayoutView& layout, index_t chunks, index_t bytes) {
-  InboxShape shape;
-  const index_t pieces = layout.mesh.ranks_per_node - 1;
-  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
-  for (const Parameter& parameter : layout.group.parameters) {
-    shape.element_bytes = std::max(shape.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
-  }
-  shape.pieces = pieces;
-  const index_t unit_bytes = std::max<index_t>(1, pieces) * ring_unit * shape.element_bytes;
-  const index_t fitting = bytes / (chunks * unit_bytes);
-  if (fitting == 0) {
-    raise(Errc::capacity, "tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk; needs " +
-                              std::to_string(chunks * unit_bytes) + " bytes, has " + std::to_string(bytes) + ".");
-  }
-  const index_t units = std::min(fitting, longest);
-  shape.chunk_elements = units * ring_unit;
-  shape.chunks = std::min(chunks, ceil_div(longest, units));
-  return shape;
-}
+namespace detail {
 
-/// The same over several nodes: the budget bounds the inbox, what lands from other nodes, and sums on their way.
-/// @throws Error (Errc::capacity) as above
-[[nodiscard]] constexpr ReduceMemory ring_memory(const LayoutView& layout, index_t chunks, index_t bytes,
-                                                 Exchange exchange) {
+// The memory of a ring of so many chunks of so many units.
+[[nodiscard]] constexpr ReduceMemory ring_of_units(const LayoutView& layout, index_t chunks, index_t units,
+                                                   Exchange exchange) {
   const MeshShape mesh = layout.mesh;
-  if (mesh.nodes == 1) return {ring_shape(layout, chunks, bytes), {}};
   ReduceMemory memory;
   InboxShape& inbox = memory.inbox;
   for (const Parameter& parameter : layout.group.parameters) {
     inbox.element_bytes = std::max(inbox.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
   }
-  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
-  const auto shape = [&](index_t units, index_t places) {
-    inbox.chunks = places;
-    inbox.pieces = mesh.ranks_per_node - 1;
-    inbox.chunk_elements = units * ring_unit;
-    inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
-    memory.network = detail::network_shape(mesh, exchange, inbox, places);
-  };
-  shape(1, chunks);  // all places grow with the length of a chunk
-  const index_t fitting = bytes / memory.bytes();
-  if (fitting == 0) {
-    raise(Errc::capacity, "tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk; needs " +
-                              std::to_string(memory.bytes()) + " bytes, has " + std::to_string(bytes) + ".");
-  }
-  const index_t units = std::min(fitting, longest);
-  shape(units, std::min(chunks, ceil_div(longest, units)));
+  inbox.chunks = chunks;
+  inbox.pieces = mesh.ranks_per_node - 1;
+  inbox.chunk_elements = units * ring_unit;
+  if (mesh.nodes == 1) return memory;
+  inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
+  memory.network = network_shape(mesh, exchange, inbox, chunks);
   return memory;
+}
+
+// The bytes of the smallest ring.
+[[nodiscard]] constexpr index_t least_ring_bytes(const LayoutView& layout, index_t chunks, Exchange exchange) {
+  const ReduceMemory memory = ring_of_units(layout, chunks, 1, exchange);
+  return std::max(memory.bytes(), chunks * ring_unit * memory.inbox.element_bytes);
+}
+
+}  // namespace detail
+
+/// The ring of `chunks` chunks within `bytes` bytes: over several nodes the budget bounds the inbox, what lands from
+/// other nodes, and sums on their way. For budgets that are known at run time only.
+/// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
+[[nodiscard]] constexpr ReduceMemory ring_memory(const LayoutView& layout, index_t chunks, index_t bytes,
+                                                 Exchange exchange) {
+  const index_t least = detail::least_ring_bytes(layout, chunks, exchange);
+  if (bytes < least) {
+    raise(Errc::capacity, detail::text({"tide::Ring: Bytes must hold one unit of 64 elements from each peer in every "
+                                        "chunk; needs ",
+                                        least, " bytes, has ", bytes, "."}));
+  }
+  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+  const index_t units = std::min(bytes / least, longest);
+  return detail::ring_of_units(layout, std::min(chunks, ceil_div(longest, units)), units, exchange);
+}
+
+/// The same on one node.
+[[nodiscard]] constexpr InboxShape ring_shape(const LayoutView& layout, index_t chunks, index_t bytes) {
+  return ring_memory(layout, chunks, bytes, Exchange::direct).inbox;
 }
 
 /// `Count` chunks within `Budget` bytes for all peers together; the chunk is the longest that fits, so memory does not
 /// grow with the mesh.
 template <class Count, class Budget>
 struct Ring {
+  static_assert(
+      requires { Count::value; } && requires { Budget::value; },
+      "tide::Ring: Count must be Chunks<N> and Budget Bytes<N>.");
+
   static constexpr index_t unit = ring_unit;
 
+  /// Whether the budget holds a unit of each peer in each chunk.
+  [[nodiscard]] static constexpr bool fits(const LayoutView& layout, Exchange exchange) {
+    return Budget::value >= detail::least_ring_bytes(layout, Count::value, exchange);
+  }
   /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
   [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout) {
     return ring_shape(layout, Count::value, Budget::value);

@@ -79,7 +79,7 @@ ShardLayout<group, Mesh<1, 4>> subject;
 constexpr auto group = tide::group(param<tide::bf16>("w", {4, 6}, tide::ragged<1, 2, 1>()));
 ShardLayout<group, Mesh<1, 2>> subject;
 #elif TIDE_CASE == 19  // expect: tide::ShardLayout: ragged rows must not be negative and must add up to dimension 0
-constexpr auto group = tide::group(param<tide::bf16>("w", {4, 6}, tide::ragged<1, 2>()));
+constexpr auto group = tide::group(param<tide::bf16>("w", {4, 6}, tide::ragged<1, 2>()));  // whatever the ranks
 ShardLayout<group, Mesh<1, 2>> subject;
 #elif TIDE_CASE == 20  // expect: tide::ShardLayout: a shard rule must cut all rows into consecutive ranges
 constexpr auto group = tide::group(param<tide::bf16>("w", {4, 6}, tide::shard_by<LosesRows>()));

@@ -25,6 +25,8 @@ using Gather = tide::AllGather<Layout, tide::SingleNode>;
 using Gather = tide::AllGather<Layout, tide::UnicastTransport, tide::UnicastTransport>;
 #elif TIDE_CASE == 3  // expect: tide::AllGather: SingleNode needs a mesh of one node
 using Gather = tide::AllGather<TwoNodes, tide::UnicastTransport>;
+#elif TIDE_CASE == 7  // expect: tide::AllGather: SingleNode needs a mesh of one node
+using Gather = tide::AllGather<tide::ShardLayout<weights, tide::Mesh<2, tide::dynamic>>, tide::UnicastTransport>;
 #elif TIDE_CASE == 4  // expect: tide::AllGather: over nodes Intra must be a SpreadingTransport
 using Gather = tide::AllGather<TwoNodes, Plain, tide::RdmaDoublingTransport<>>;
 #else

@@ -20,6 +20,8 @@ using Reduce = tide::ReduceScatter<Layout, Reducer, tide::Chunks<4>>;
 using Reduce = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Chunks<4>>;
 #elif TIDE_CASE == 4  // expect: tide::ReduceScatter: SingleNode needs a mesh of one node
 using Reduce = tide::ReduceScatter<TwoNodes, Reducer>;
+#elif TIDE_CASE == 9  // expect: tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk
+using Reduce = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Ring<tide::Chunks<4>, tide::Bytes<100>>>;
 #elif TIDE_CASE == 6  // expect: tide::SlotReuse: no gradient element may be wider than its gathered one
 using Reduce = tide::ReduceScatter<Wide, Reducer, tide::SingleNode, tide::SlotReuse>;
 #else

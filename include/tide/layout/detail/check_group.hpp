@@ -66,7 +66,13 @@ inline constexpr index_t max_group_elements = (index_t{1} << 59) - 1;  // times 
   }
   const int dimension = parameter.sharding.dimension;
   if (dimension < 0 || dimension >= shape.rank) return LayoutRule::sharded_dimension;
-  return LayoutRule::none;
+  if (parameter.sharding.kind != Sharding::Kind::ragged) return LayoutRule::none;
+  index_t left = shape[dimension];
+  for (const index_t count : parameter.sharding.rows_of_rank) {
+    if (count < 0 || count > left) return LayoutRule::ragged_rows;
+    left -= count;
+  }
+  return left == 0 ? LayoutRule::none : LayoutRule::ragged_rows;
 }
 
 // The names of a group, parameters before aliases, sorted by hash: finding one is a binary search.
@@ -152,15 +158,8 @@ class NameTable {
   switch (sharding.kind) {
     case Sharding::Kind::chunked:
       return sharding.dimension > 0 && rows % ranks != 0 ? LayoutRule::uneven_dimension : LayoutRule::none;
-    case Sharding::Kind::ragged: {
-      if (static_cast<index_t>(sharding.rows_of_rank.size()) != ranks) return LayoutRule::ragged_ranks;
-      index_t sum = 0;
-      for (const index_t count : sharding.rows_of_rank) {
-        if (count < 0 || count > rows - sum) return LayoutRule::ragged_rows;
-        sum += count;
-      }
-      return sum == rows ? LayoutRule::none : LayoutRule::ragged_rows;
-    }
+    case Sharding::Kind::ragged:
+      return static_cast<index_t>(sharding.rows_of_rank.size()) == ranks ? LayoutRule::none : LayoutRule::ragged_ranks;
     case Sharding::Kind::ruled:
       // Not in constant expressions: with -fsanitize=undefined GCC 12 takes no function of a template for non-null.
       if (!std::is_constant_evaluated() && sharding.rule == nullptr) return LayoutRule::broken_rule;

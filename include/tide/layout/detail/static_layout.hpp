@@ -69,6 +69,8 @@ struct GroupRules {
                 "tide::ShardLayout: the target of an alias must be a parameter of the group.");
   static_assert(rule != LayoutRule::sharded_dimension,
                 "tide::ShardLayout: the sharded dimension must be one of the parameter's dimensions.");
+  static_assert(rule != LayoutRule::ragged_rows,
+                "tide::ShardLayout: ragged rows must not be negative and must add up to dimension 0.");
 };
 
 // The rules that need the number of ranks, where the compiler knows it.
@@ -85,8 +87,6 @@ struct MeshRules {
       "tide::ShardLayout: a sharded dimension other than 0 must be a multiple of the ranks; shard dimension 0.");
   static_assert(rule != LayoutRule::ragged_ranks,
                 "tide::ShardLayout: ragged rows need one count per rank of the mesh.");
-  static_assert(rule != LayoutRule::ragged_rows,
-                "tide::ShardLayout: ragged rows must not be negative and must add up to dimension 0.");
   static_assert(rule != LayoutRule::broken_rule,
                 "tide::ShardLayout: a shard rule must cut all rows into consecutive ranges; begin at 0, end at rows.");
 };

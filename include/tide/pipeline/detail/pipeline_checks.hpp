@@ -18,8 +18,8 @@ namespace tide::detail {
 // Whether a layout may be used without an inter-node transport, as far as types tell.
 template <class Layout>
 inline constexpr bool fits_single_node = [] {
-  if constexpr (requires { requires Layout::mesh_type::is_static; }) {
-    return typename Layout::mesh_type().nodes() == 1;
+  if constexpr (requires { Layout::mesh_type::static_nodes; }) {
+    return Layout::mesh_type::static_nodes == 1 || Layout::mesh_type::static_nodes == dynamic;
   } else {
     return true;
   }

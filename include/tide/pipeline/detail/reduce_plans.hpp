@@ -33,6 +33,16 @@ inline constexpr bool may_fit_slot = [] {
   }
 }();
 
+// Whether an inbox has room for a layout, as far as types tell.
+template <class Layout, class Box, class Inter>
+inline constexpr bool may_fit_inbox = [] {
+  if constexpr (requires { Box::fits(Layout{}.view(), exchange_of<Inter>); } && is_static_layout<Layout>) {
+    return Box::fits(Layout{}.view(), exchange_of<Inter>);
+  } else {
+    return true;
+  }
+}();
+
 // Bytes of what a reduce keeps apart from slots.
 [[nodiscard]] constexpr index_t own_bytes(const ReduceMemory& memory) noexcept {
   return memory.inbox.place == InboxPlace::slot ? memory.network.bytes() : memory.bytes();

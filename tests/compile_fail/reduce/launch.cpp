@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tide/reduce/launch.hpp>
+
+#if TIDE_CASE == 1  // expect: tide::Trickle: Count must be Ctas<N>
+tide::Trickle<int> subject;
+#else  // control: a number of CTAs
+tide::Trickle<tide::Ctas<8>> subject;
+#endif
