@@ -6,6 +6,7 @@
 
 #include <tide/plan/verify.hpp>
 
+#include "support/break_plans.hpp"
 #include "support/small_plans.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 namespace {
 
 using namespace tide_test;
+using namespace tide_test::breaking;
 using tide::Bytes;
 using tide::Chunks;
 using tide::index_t;
@@ -38,64 +40,6 @@ constexpr auto long_group = tide::group(tide::param<tide::bf16>("w", {12, 48}), 
 Planned gather(index_t ranks = 3) { return planned_gather<tide::UnicastTransport>(two.view(), ranks); }
 Planned reduce(index_t ranks = 3) {
   return planned_reduce<tide::Ring<Chunks<2>, Bytes<768>>>(long_group.view(), ranks);
-}
-
-using Which = std::function<bool(const Op&)>;
-
-Which on_lane(const Plan& plan, LaneKind kind, int index, OpKind op) {
-  return [&plan, kind, index, op](const Op& o) { return o.kind == op && plan.lanes[o.lane] == Lane{kind, index}; };
-}
-Which on_caller(OpKind op) {
-  return [op](const Op& o) { return o.kind == op && o.lane == 0; };
-}
-Which on_word(const Planned& planned, OpKind op, WordKind word) {
-  return
-      [&planned, op, word](const Op& o) { return o.kind == op && planned.collective.words().kind(o.word()) == word; };
-}
-
-/// Where the n-th op of a kind is.
-std::size_t find(const Plan& plan, const Which& which, int n = 0) {
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    if (which(plan.ops[i]) && n-- == 0) return i;
-  }
-  FAIL("the plan has no such op");
-  return 0;
-}
-Op& op(Plan& plan, const Which& which, int n = 0) { return plan.ops[find(plan, which, n)]; }
-
-/// Drops an op; exits stay behind the ops that they were behind.
-void drop(Plan& plan, std::size_t at) {
-  const std::uint16_t lane = plan.ops[at].lane;
-  const auto before = std::count_if(plan.ops.begin(), plan.ops.begin() + static_cast<std::ptrdiff_t>(at),
-                                    [lane](const Op& o) { return o.lane == lane; });
-  for (tide::Exit& exit : plan.exits) exit.position -= exit.lane.value == lane && exit.position > before ? 1 : 0;
-  plan.ops.erase(plan.ops.begin() + static_cast<std::ptrdiff_t>(at));
-}
-void drop_all(Plan& plan, const Which& which) {
-  for (std::size_t i = plan.ops.size(); i-- > 0;) {
-    if (which(plan.ops[i])) drop(plan, i);
-  }
-}
-void insert(Plan& plan, std::size_t at, const Op& op) {
-  plan.ops.insert(plan.ops.begin() + static_cast<std::ptrdiff_t>(at), op);
-}
-
-/// Whether the first violation is of a law and says these words. The plans were right before `break_them`.
-void check_broken(Planned planned, const std::function<void(Planned&)>& break_them, Law law,
-                  std::initializer_list<const char*> words) {
-  REQUIRE(tide::verify(planned.collective, planned.plans).holds());
-  break_them(planned);
-  const tide::Verdict verdict = tide::verify(planned.collective, planned.plans);
-  REQUIRE_FALSE(verdict.holds());
-  std::string all;
-  for (const tide::Violation& violation : verdict.violations) all += describe(violation) + "\n";
-  CAPTURE(all);
-  const tide::Violation& first = verdict.violations.front();
-  CHECK(name(first.law) == name(law));
-  for (const char* word : words) {
-    CAPTURE(word);
-    CHECK(first.text.find(word) != std::string::npos);
-  }
 }
 
 // ---- order and reuse in a gather -----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ namespace tide_test {
 
 /// How the next step is chosen among those that are possible. `number` is a seed, or a rank.
 struct Schedule {
-  enum class Kind { random, newest, oldest, lowest_rank, highest_rank, freeze_rank, stay, merged };
+  enum class Kind { random, newest, oldest, lowest_rank, highest_rank, freeze_rank, stay, merged, late_puts };
 
   std::uint64_t number = 0;
   Kind kind = Kind::random;
@@ -45,8 +45,8 @@ struct Schedule {
 /// The `i`-th of a list of schedules that begins with adversaries and goes on with seeds.
 inline Schedule schedule(std::uint64_t i, std::uint64_t ranks) {
   using Kind = Schedule::Kind;
-  constexpr std::array kinds = {Kind::merged,      Kind::newest,       Kind::oldest,
-                                Kind::lowest_rank, Kind::highest_rank, Kind::stay};
+  constexpr std::array kinds = {Kind::merged,       Kind::newest, Kind::oldest,   Kind::lowest_rank,
+                                Kind::highest_rank, Kind::stay,   Kind::late_puts};
   if (i < kinds.size()) return {i, kinds[i]};
   if (i < kinds.size() + std::min<std::uint64_t>(ranks, 4)) return {i - kinds.size(), Kind::freeze_rank};
   return {i, Kind::random};
@@ -269,10 +269,14 @@ class Interpreter {
       case Schedule::Kind::stay:
         if (std::find(able.begin(), able.end(), last) != able.end()) return last;
         break;
+      case Schedule::Kind::late_puts:
       case Schedule::Kind::freeze_rank: {
+        const bool puts = schedule.kind == Schedule::Kind::late_puts;
         std::vector<std::size_t> others;
         for (const std::size_t a : able) {
-          if (actors_[a].rank != schedule.number) others.push_back(a);
+          const bool held = puts ? actors_[a].kind == Actor::Kind::wire && !actors_[a].sent.front().bytes.empty()
+                                 : actors_[a].rank == schedule.number;
+          if (!held) others.push_back(a);
         }
         if (!others.empty()) return any(others);
         break;

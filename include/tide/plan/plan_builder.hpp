@@ -71,9 +71,9 @@ class PlanBuilder {
     plan_.ops.push_back(move(OpKind::multicast, lane, plan_.rank, source, target, block, 0));
   }
 
-  /// A block from the own f32 masters to the own slot, or to the own packed shards; `block.kind` names the kernel.
-  constexpr void cast(LaneIndex lane, const Block& block, Space target = Space::slot) {
-    plan_.ops.push_back(move(OpKind::cast, lane, plan_.rank, Space::master, target, block, 0));
+  /// A block from the own f32 masters to the own slot; `block.kind` names the kernel.
+  constexpr void cast(LaneIndex lane, const Block& block) {
+    plan_.ops.push_back(move(OpKind::cast, lane, plan_.rank, Space::master, Space::slot, block, 0));
   }
 
   /// A block of the own gradient, and the pieces at `inbox_offset` of chunk `chunk`, summed into the own output.

@@ -205,7 +205,7 @@ class OpCheck {
         allowed = space == Space::network_inbox;
         break;
       case OpKind::cast:
-        allowed = space == Space::slot || packed;
+        allowed = space == Space::slot;
         break;
       case OpKind::copy:
         allowed = space == Space::slot || space == Space::inbox || (own && (packed || partials));

@@ -65,17 +65,14 @@ class GatherWriter {
     }
   }
 
-  // Brings the own block into the own slot, and among the packed shards where other nodes are served from there, and
+  // Brings the own block into the own slot, packs it where other nodes are served and the caller gives no shards, and
   // starts the other lanes, if any wait, as early as the source allows.
   constexpr void own_block(bool start) {
     const Collective& collective = plan.collective();
-    const bool nodes = mesh_.nodes > 1;
     if (collective.own == OwnBlock::cast) {
       for (const Block& block : blocks(Buffer::masters, Buffer::slot)) plan.cast(plan.caller(), block);
-      for (const Block& block : nodes ? blocks(Buffer::masters, Buffer::shards) : std::vector<Block>{}) {
-        plan.cast(plan.caller(), block, Space::shards);
-      }
-    } else if (collective.own == OwnBlock::in_place && nodes) {
+    }
+    if (mesh_.nodes > 1 && !collective.gives_shards()) {
       for (const Block& block : blocks(Buffer::slot, Buffer::shards)) {
         plan.copy(plan.caller(), plan.rank(), Space::slot, Space::shards, block);
       }
