@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include <tide/plan/detail/in_flight.hpp>      // keep_in_flight
+#include <tide/plan/detail/in_flight.hpp>      // InFlight
 #include <tide/plan/detail/replay_caller.hpp>  // CallerReplay
 #include <tide/plan/detail/replay_ops.hpp>     // OpReplay
 
@@ -16,14 +16,17 @@ namespace tide::detail {
 class Replay {
  public:
   Replay(const Collective& collective, const PieceTable& pieces, const OpGraph& graph, VerifyReport& report)
-      : graph_(&graph), state_(collective, pieces, graph, report), caller_(state_), ops_(state_) {}
+      : graph_(&graph),
+        in_flight_(collective, graph),
+        state_(collective, pieces, graph, report),
+        caller_(state_),
+        ops_(state_) {}
   Replay(const Replay&) = delete;  // the parts point to the state
   Replay& operator=(const Replay&) = delete;
 
   // Replays all nodes in an order that lanes and signals allow.
   void run(const std::vector<Stretch>& order) {
     caller_.prepare();
-    keep_in_flight(state_.collective, *graph_, state_.order);
     for (const Stretch& stretch : order) {
       for (NodeIndex v = stretch.begin; v < stretch.end; ++v) {
         state_.order.reach(v, stretch.queue);
@@ -54,6 +57,7 @@ class Replay {
         if (node.run + 1 == unrolled_runs) caller_.read_output();
         break;
       case OpGraph::Role::op:
+        in_flight_.issue(v, state_.order);
         return ops_.execute(graph_->op(node));
       case OpGraph::Role::wire:
         return ops_.deliver(graph_->op(node));
@@ -61,6 +65,7 @@ class Replay {
   }
 
   const OpGraph* graph_;
+  InFlight in_flight_;
   ReplayState state_;
   CallerReplay caller_;
   OpReplay ops_;
