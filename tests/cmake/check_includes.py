@@ -12,7 +12,7 @@ from check_messages import TOKEN
 
 LAYERS = ["core", "element", "layout", "plan", "transport", "reduce", "fabric", "memory", "pipeline", "models"]
 SPDX = "// SPDX-License-Identifier: Apache-2.0"
-MACRO_HOMES = ("core/config.hpp", "core/assert.hpp")
+MACRO_HOMES = ("core/config.hpp",)
 MOST_LINES = 300
 # Names that ask for a standard feature, not for a compiler or an architecture.
 NEUTRAL = re.compile(r"__cpp_\w+|__has_include|__has_cpp_attribute|__cplusplus|__VA_OPT__|__VA_ARGS__")

@@ -150,4 +150,12 @@ TEST_CASE("DynamicGroup: a group that grows leaves layouts and copies as they we
   CHECK(laws::layout({group.view(), {1, 2}}));
 }
 
+TEST_CASE("DynamicGroup: ragged rows of another dimension are refused, and nothing is added") {
+  tide::DynamicGroup group;
+  CHECK(tide_test::text_of([&] {
+          group.add("w", {4, 6}, Element::bf16, Element::bf16, tide::shard(1), {1, 3});
+        }) == "tide::DynamicGroup: ragged rows count along dimension 0; the sharding of 'w' says dimension 1.");
+  CHECK(group.view().size() == 0);
+}
+
 }  // namespace

@@ -110,10 +110,11 @@ void check_mutations(const std::vector<Planned>& all, std::uint64_t count) {
   for (const std::uint64_t seed : seeds(count)) {
     CAPTURE(seed);
     const std::size_t which = seed % all.size();
+    Mutator mutator(seed);
     Planned mutant = all[which];
-    const std::string what = Mutator(seed).mutate(mutant.plans);
+    std::string what;
+    while (mutant.plans == all[which].plans) what = mutator.mutate(mutant.plans);
     CAPTURE(what);
-    if (mutant.plans == all[which].plans) continue;
     ++changed[what];
     if (!tide::verify(mutant.collective, mutant.plans).holds()) continue;
     ++accepted;

@@ -53,7 +53,8 @@ class HostFabric final : public FabricPort {
   ///         (Errc::deadline) when a rank does not come; the same on every rank
   void init();
 
-  /// Waits for the work of this rank, then ends its threads. May be called again.
+  /// Waits for the work of this rank, then ends its threads. May be called again. What hangs in a function of the user
+  /// keeps `close` and the destructor waiting: no thread can be ended from outside.
   /// @throws the fabric's error when it has failed; Error (Errc::order) in a function on a stream of this rank
   void close();
 

@@ -25,8 +25,13 @@ class DynamicGroup {
   /// Appends a parameter.
   /// @param extents       row-major; rules are checked when the group is laid out, not here
   /// @param rows_of_rank  ragged row counts of dimension 0, one per rank; empty for the rule in `sharding`
+  /// @throws Error (Errc::layout) for ragged rows of another dimension
   void add(std::string name, const std::vector<index_t>& extents, Element gathered, Element gradient,
            Sharding sharding = {}, std::vector<index_t> rows_of_rank = {}) {
+    if (!rows_of_rank.empty() && sharding.dimension != 0) {
+      raise(Errc::layout, detail::text({"tide::DynamicGroup: ragged rows count along dimension 0; the sharding of '",
+                                        name, "' says dimension ", sharding.dimension, "."}));
+    }
     detach();
     Parameter parameter;
     parameter.name.text = keep(std::move(name));

@@ -3,8 +3,8 @@
 // Inbox: a policy that says where the pieces of a reduce-scatter wait until they are summed, and how much memory they
 // may take.
 //
-// Laws, for every layout: shape(layout).bytes() is known before the run, the same on every rank, and does not grow with
-// the number of groups (tests/conformance/inbox.hpp).
+// Laws, for every layout: shape(layout).bytes() is known before the run and the same on every rank; the groups that a
+// pipeline reduces share one inbox (tests/conformance/inbox.hpp).
 //
 // Models: Ring, SlotReuse.
 

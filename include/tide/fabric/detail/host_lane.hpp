@@ -52,10 +52,11 @@ class HostLane {
   }
 
   // Waits, after a failure, until nothing touches memory of the user any more: what is queued will be skipped, so only
-  // what is in progress matters. A function of the user gets a second: one that is stuck must not keep the error back.
+  // what is in progress matters. An op gets the deadline and a function of the user a second: one that is stuck must
+  // not keep the error back.
   void settle() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !in_op_; });
+    changed_.wait_for(lock, state_.options.deadline, [&] { return !in_op_; });
     changed_.wait_for(lock, std::chrono::seconds(1), [&] { return !in_function_; });
   }
 

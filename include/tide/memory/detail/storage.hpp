@@ -29,7 +29,7 @@ class ArenaStorage {
   // @throws Error (Errc::order) before init
   [[nodiscard]] std::byte* data() const {
     if (port_->arena() == nullptr) {
-      raise(Errc::order, "tide::Shards: storage in the arena has no memory before init of its fabric.");
+      raise(Errc::order, "tide::Fabric: storage in the arena has no memory before init of its fabric.");
     }
     return port_->arena() + offset_;
   }

@@ -17,7 +17,6 @@ namespace tide::detail {
 
 // Whether the numbers of a layout can be computed with at all; nothing else may be asked of one where they cannot.
 [[nodiscard]] inline bool check_layout(const Collective& collective, VerifyReport& report) {
-  constexpr index_t most_elements = index_t{1} << 58;  // 8 bytes each, and room for alignment
   constexpr index_t most_alignment = index_t{1} << 30;
   const LayoutView& layout = collective.layout;
   const MeshShape mesh = layout.mesh;
@@ -40,8 +39,9 @@ namespace tide::detail {
     }
   }
   const auto possible = [](index_t alignment) { return alignment > 0 && alignment <= most_alignment; };
-  if (elements > most_elements || !possible(layout.storage_alignment) || !possible(layout.packing.start_alignment)) {
-    report.add(Law::partition, "a group must have at most 2^58 elements, and alignments be 1 to 2^30");
+  if (elements > max_group_elements || !possible(layout.storage_alignment) ||
+      !possible(layout.packing.start_alignment)) {
+    report.add(Law::partition, "a group must have fewer than 2^59 elements, and alignments be 1 to 2^30");
     return false;
   }
   return true;

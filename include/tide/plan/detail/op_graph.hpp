@@ -33,7 +33,7 @@ using QueueIndex = std::uint32_t;
 
 inline constexpr NodeIndex no_node = UINT32_MAX;
 
-// How many consecutive runs are looked at. ReplayMemory that takes turns over more runs would need more.
+// How many consecutive runs are looked at. Memory that takes turns over more runs would need more.
 inline constexpr index_t unrolled_runs = 2;
 
 class OpGraph {
