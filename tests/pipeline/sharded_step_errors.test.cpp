@@ -267,6 +267,7 @@ TEST_CASE(
   };
   std::vector<Case> cases;
   for (const Place& place : ops_of(1)) {
+    if (sanitized && place.seq % 3 != 0) continue;
     cases.push_back({place, true});
     cases.push_back({place, false});
   }
@@ -278,7 +279,7 @@ TEST_CASE(
     };
     one.texts = errors_of_training(options, 3);
   };
-  constexpr std::size_t at_once = 32;  // clusters share nothing, and these do little but wait
+  constexpr std::size_t at_once = sanitized ? 8 : 32;  // clusters share nothing, and these do little but wait
   for (std::size_t first = 0; first < cases.size(); first += at_once) {
     std::vector<std::thread> threads;
     for (std::size_t i = first; i < std::min(first + at_once, cases.size()); ++i) {
