@@ -89,6 +89,7 @@
 #include <tide/pipeline/gathered.hpp>
 #include <tide/pipeline/own_block.hpp>
 #include <tide/pipeline/part.hpp>
+#include <tide/pipeline/pass.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
 #include <tide/pipeline/replicated.hpp>
 #include <tide/pipeline/sharded_step.hpp>

@@ -19,7 +19,7 @@
 
 #include <tide/pipeline/all_gather.hpp>          // AllGather
 #include <tide/pipeline/detail/flat_layout.hpp>  // FlatLayout
-#include <tide/pipeline/detail/step_core.hpp>    // PortStream
+#include <tide/pipeline/detail/port_stream.hpp>  // PortStream
 #include <tide/pipeline/reduce_scatter.hpp>      // ReduceScatter
 #include <tide/transport/unicast_transport.hpp>  // UnicastTransport
 

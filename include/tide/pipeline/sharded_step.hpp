@@ -5,10 +5,10 @@
 //
 //   using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>>;
 //
-//   gathers   |e 0 |1 |2 |h |            |1 |0 |         |e 0 ...
-//   compute      |e |0 |1 |2 |h  h|2 |1 |0 |e|         forward, backward
-//   reduces                      |h |2 |1 |0 |e|
-//   optimizer                                  |e 0 1 2 h|
+//   gathers    e 0 1 2 h  . 1 0 e                 one group ahead of compute, as far as slots are free
+//   compute      e 0 1 2 h|h 2 1 0 e|             forward, backward: the last groups are gathered once for both
+//   reduces                  h 2 1 0 e
+//   optimizer                  h 2 1 0 e          as the reduced gradients come
 //
 // Laws                                               (tests/pipeline/sharded_step.test.cpp)
 //   same       masters after a step are those of training without shards that adds gradients along the same tree
@@ -21,7 +21,8 @@
 
 #pragma once
 
-#include <tide/pipeline/detail/step_parts.hpp>  // StepParts
+#include <tide/pipeline/detail/step_parts.hpp>  // StepPartsOf, StepRules
+#include <tide/pipeline/pass.hpp>               // Pass
 #include <tide/pipeline/replicated.hpp>         // Replicated
 #include <tide/pipeline/step_group.hpp>         // ForwardGroup, BackwardGroup, UpdateGroup
 
@@ -90,9 +91,7 @@ class ShardedStep {
   }
 
   /// The whole parameters of the next group of the forward, for what is enqueued on `stream` from now on.
-  /// @throws Error (Errc::order) for a group that is not the next; (Errc::capacity) when handles that live leave too
-  /// few
-  ///         slots
+  /// @throws Error (Errc::order) for a group that is not the next; (Errc::capacity) when too few slots are left
   template <FixedString Name, class Stream>
   [[nodiscard]] ForwardGroup<StepPart<Name>> forward(Stream& stream, index_t i = 0) {
     StepPart<Name>& part = this->template part<Name>();
@@ -106,7 +105,7 @@ class ShardedStep {
   [[nodiscard]] BackwardGroup<StepPart<Name>> backward(Stream& stream, index_t i = 0) {
     StepPart<Name>& part = this->template part<Name>();
     const index_t group = require_group(part, i);
-    const index_t buffer = StepPart<Name>::part::frozen ? -1 : memory_.next(core_);
+    const index_t buffer = StepPart<Name>::part::frozen ? -1 : memory_.next(core_.port());
     core_.enter(true, group, detail::PortStream(stream.ref()));
     if constexpr (!StepPart<Name>::part::frozen && Rules::buffers > 0) {
       memory_.take(buffer, detail::PortStream(stream.ref()));

@@ -7,41 +7,15 @@
 
 #pragma once
 
-#include <tide/memory/gradients.hpp>  // ArenaStorage, Event
+#include <tide/pipeline/detail/port_stream.hpp>  // PortStream
+#include <tide/pipeline/pass.hpp>                // Pass
 
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace tide {
-
-/// What a micro-batch is for.
-enum class Pass : std::uint8_t {
-  last,        ///< forward and backward of the only or the last micro-batch of a step: gradients are complete after it
-  accumulate,  ///< forward and backward of a micro-batch that others of the same step follow
-  evaluate,    ///< a forward only
-};
-
-}  // namespace tide
-
 namespace tide::detail {
-
-// A stream of a fabric whose type is not known here.
-class PortStream {
- public:
-  explicit PortStream(StreamRef stream) noexcept : stream_(stream) {}
-
-  [[nodiscard]] StreamRef ref() const noexcept { return stream_; }
-  [[nodiscard]] Event record() { return stream_.port->record(stream_); }
-  void wait(const Event& event) {
-    if (event.valid()) stream_.port->wait(stream_, event);
-  }
-  void zero(void* target, index_t bytes) { stream_.port->zero(stream_, target, bytes); }
-
- private:
-  StreamRef stream_;
-};
 
 // The groups of a part, as the core sees them.
 class StepGroups {
@@ -242,47 +216,6 @@ class StepCore {
   bool started_ = false;  // a pass has begun
   bool reduced_ = false;  // a step's gradients are complete
   index_t dropped_ = -1;
-};
-
-// What all parts write their gradients to, in turns.
-struct GradientMemory {
-  std::vector<ArenaStorage> buffers;
-  std::vector<Event> free;   // by buffer: when its last reduce has read it
-  std::vector<char> in_use;  // by buffer: whether a handle has it
-  index_t bytes = 0;         // of all
-  index_t turn = 0;
-
-  GradientMemory(FabricPort& port, index_t count, index_t each) : bytes(count * each) {
-    for (index_t i = 0; i < count; ++i) buffers.emplace_back(port, each);
-    free.resize(buffers.size());
-    in_use.resize(buffers.size(), 0);
-  }
-
-  // The buffer that is next; -1 where there are none.
-  [[nodiscard]] index_t next(StepCore& core) const {
-    if (buffers.empty()) return -1;
-    const index_t buffer = turn % static_cast<index_t>(buffers.size());
-    if (in_use[static_cast<std::size_t>(buffer)] != 0) {
-      core.port().refuse(Errc::capacity,
-                         text({"tide::ShardedStep: a group must be reduced before another gets its gradient memory; "
-                               "Buffers is ",
-                               buffers.size(), "."}));
-    }
-    return buffer;
-  }
-
-  // What is enqueued on `stream` from now on may write to it.
-  void take(index_t buffer, PortStream stream) {
-    stream.wait(free[static_cast<std::size_t>(buffer)]);
-    in_use[static_cast<std::size_t>(buffer)] = 1;
-    ++turn;
-  }
-
-  // May be written again after `read`.
-  void give_back(index_t buffer, const Event& read) noexcept {
-    free[static_cast<std::size_t>(buffer)] = read;
-    in_use[static_cast<std::size_t>(buffer)] = 0;
-  }
 };
 
 }  // namespace tide::detail

@@ -4,16 +4,18 @@
 
 #pragma once
 
-#include <tide/memory/gradients.hpp>           // Gradients
-#include <tide/memory/shards.hpp>              // Shards
-#include <tide/pipeline/all_gather.hpp>        // AllGather
-#include <tide/pipeline/all_reduce.hpp>        // AllReduce
-#include <tide/pipeline/detail/step_core.hpp>  // StepCore
-#include <tide/pipeline/part.hpp>              // Part
-#include <tide/pipeline/reduce_scatter.hpp>    // ReduceScatter
+#include <tide/memory/shards.hpp>                    // Shards
+#include <tide/pipeline/all_gather.hpp>              // AllGather
+#include <tide/pipeline/detail/gradient_memory.hpp>  // GradientMemory
+#include <tide/pipeline/detail/step_core.hpp>        // StepCore
+#include <tide/pipeline/part.hpp>                    // Part
+#include <tide/pipeline/reduce_scatter.hpp>          // ReduceScatter
 
-#include <array>
+#include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 namespace tide::detail {
