@@ -87,6 +87,12 @@ static_assert(Dynamic::on({3, 5}).view().packing == tide::Fsdp2Packing::rule);
 static_assert(laws::layout(Dynamic::on({3, 5}).view()));
 static_assert(Mixed::on({1, 3}).mesh() == Mixed().mesh());
 
+// Where a parameter starts in a dense buffer, whatever the mesh.
+static_assert(Mixed::dense_start<"embed", tide::Buffer::slot> == 0);
+static_assert(Mixed::dense_start<"norm", tide::Buffer::slot> == 1024);
+static_assert(Mixed::dense_start<"norm", tide::Buffer::gradients> == 1792);
+static_assert(Dynamic::dense_start<"norm", tide::Buffer::slot> == 832);
+
 constexpr auto column_group = tide::group(param<tide::bf16>("w", {4, 6}, tide::shard(1)));
 
 TEST_CASE("ShardLayout: a mesh given at run time is checked in the words of the compile error") {

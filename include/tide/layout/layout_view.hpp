@@ -33,7 +33,7 @@ struct LayoutView {
     return detail::for_each_piece(group, mesh.ranks(), packing, storage_alignment, rank, f);
   }
 
-  /// The piece of one parameter on one rank.
+  /// The piece of one parameter on one rank. Walks over the parameters before it.
   [[nodiscard]] constexpr Piece piece(ParameterIndex parameter, Rank rank) const;
 
   /// Bytes of a buffer: of that rank where packed; whole parameters, up to the storage alignment, where dense.
@@ -57,11 +57,12 @@ struct LayoutView {
 };
 
 constexpr Piece LayoutView::piece(ParameterIndex parameter, Rank rank) const {
-  Piece found;
-  for_each_piece(rank, [&](const Piece& candidate) {
-    if (candidate.parameter == parameter) found = candidate;
-  });
-  return found;
+  std::array<index_t, buffer_count> end{};
+  Piece piece;
+  for (index_t i = 0; i <= parameter.value; ++i) {
+    piece = detail::next_piece(group, i, mesh.ranks(), packing, storage_alignment, rank, end);
+  }
+  return piece;
 }
 
 constexpr index_t LayoutView::max_bytes(Buffer buffer) const {

@@ -66,6 +66,14 @@ class ShardLayout : detail::PolicyRules<Group, M, Pack, Storage>,
     return found.value_or(ParameterIndex{0});
   }
 
+  /// Where the parameter called `Text` starts in a dense buffer, in bytes: the same on every rank.
+  template <FixedString Text, Buffer Which>
+  static constexpr index_t dense_start = [] {
+    static_assert(is_dense(Which));
+    const LayoutView any_mesh{Group.view(), {}, Pack::rule, Storage::alignment};
+    return any_mesh.piece(index<Text>(), Rank{0}).start[static_cast<std::size_t>(Which)];
+  }();
+
   /// `TensorView<Element, Extents...>` of the parameter called `Text`, in its gathered element.
   template <FixedString Text>
   using tensor = typename detail::TensorOf<Group, index<Text>().value, detail::GatheredElement>::type;

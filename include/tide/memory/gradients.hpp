@@ -38,7 +38,8 @@ class Gradients {
   template <FixedString Text>
   [[nodiscard]] auto get() const {
     using Tensor = typename Layout::template gradient_tensor<Text>;
-    return Tensor(reinterpret_cast<typename Tensor::element_type*>(at(Layout::template index<Text>())));
+    return Tensor(reinterpret_cast<typename Tensor::element_type*>(
+        data() + Layout::template dense_start<Text, Buffer::gradients>));
   }
 
   /// The first byte of a parameter's gradient.

@@ -41,7 +41,8 @@ class Gathered {
   template <FixedString Text>
   [[nodiscard]] auto get() const {
     using Tensor = typename Layout::template tensor<Text>;
-    return Tensor(reinterpret_cast<typename Tensor::element_type*>(at(Layout::template index<Text>())));
+    return Tensor(
+        reinterpret_cast<typename Tensor::element_type*>(data() + Layout::template dense_start<Text, Buffer::slot>));
   }
 
   /// The first byte of a parameter.
