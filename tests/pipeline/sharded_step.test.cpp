@@ -14,7 +14,9 @@
 #include "support/seeds.hpp"
 #include "support/step_training.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 namespace {
 
@@ -61,11 +63,73 @@ TEST_CASE("ShardedStep: over several nodes, as many as there are") {
   }
 }
 
+TEST_CASE("ShardedStep: layouts that are read at run time") {
+  using namespace sharded_step_test;
+  using Model = tide::Parts<tide::Part<"layers", tide::DynamicLayout, tide::Repeat<2>>,
+                            tide::Part<"fixed", tide::DynamicLayout, tide::Frozen<>>>;
+  using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, tide::SingleNode>;
+  constexpr index_t ranks = 3;
+  std::vector<int> wrong(ranks, 0);
+  tide::HostCluster cluster({1, ranks});
+  cluster.run([&](tide::HostFabric& fabric) {
+    tide::DynamicGroup layer;
+    layer.add("w", {7, 3}, tide::Element::bf16, tide::Element::bf16);
+    tide::DynamicGroup fixed;
+    fixed.add("table", {5}, tide::Element::f32, tide::Element::f32);
+    Step training(fabric, {tide::DynamicLayout(layer, {1, ranks}), tide::DynamicLayout(fixed, {1, ranks})});
+    fabric.init();
+    int& own_wrong = wrong[static_cast<std::size_t>(fabric.rank().value)];
+    tide::HostStream stream = fabric.stream();
+    training.load(stream, [&](auto group) {
+      stream.run([=] {
+        if constexpr (requires { group.masters(); }) {
+          group.for_each([](const tide::Parameter&, auto own, auto) { std::fill(own.begin(), own.end(), 1.0F); });
+        } else {
+          const auto own = group.shards().bytes_of(tide::ParameterIndex{0});
+          std::fill_n(reinterpret_cast<float*>(own.data()), own.size() / sizeof(float), 5.0F);
+        }
+      });
+    });
+    for (int n = 0; n < 3; ++n) {
+      for (index_t i = 0; i < 2; ++i) training.forward<"layers">(stream, i).release();
+      auto table = training.forward<"fixed">(stream);
+      stream.run([&own_wrong, at = reinterpret_cast<const float*>(table.at(tide::ParameterIndex{0}))] {
+        own_wrong += std::count(at, at + 5, 5.0F) == 5 ? 0 : 1;
+      });
+      table.release();
+      training.backward<"fixed">(stream).release();
+      for (index_t i = 2; i-- > 0;) {
+        auto group = training.backward<"layers">(stream, i);
+        stream.run([i, r = fabric.rank().value,
+                    at = reinterpret_cast<tide::bf16*>(group.gradients().at(tide::ParameterIndex{0}))] {
+          std::fill_n(at, 21, tide::bf16(static_cast<float>(r + 3 * i)));  // the average is 1 + 3 i
+        });
+        group.reduce();
+      }
+      training.update(stream, [&](auto group) {
+        stream.run([=, &own_wrong] {
+          group.for_each([&](const tide::Parameter&, auto masters, auto reduced) {
+            const auto i = static_cast<float>(group.index());
+            for (std::size_t k = 0; k < masters.size(); ++k) {
+              own_wrong += reduced[k] == 1 + 3 * i && masters[k] == 1 - static_cast<float>(n) * reduced[k] ? 0 : 1;
+              masters[k] -= reduced[k];
+            }
+          });
+        });
+      });
+    }
+    stream.synchronize();
+    fabric.close();
+  });
+  for (const int count : wrong) CHECK(count == 0);
+}
+
 TEST_CASE("ShardedStep: micro-batches are added in fp32") {
   using namespace sharded_step_test;
   for (const index_t ranks : {1, 3, 4}) {
     check_training<NarrowStep>({.ranks = ranks, .micro_batches = 3});
     check_training<WideStep>({.ranks = ranks, .micro_batches = 2, .some_missing = true, .evaluate = true});
+    check_training<WideStep>({.ranks = ranks, .micro_batches = 2, .scale = 0.5F / static_cast<float>(ranks)});
   }
 }
 

@@ -70,7 +70,10 @@ struct Recipe {
   bool scribble = false;      ///< gradients are overwritten the moment they are free
   bool evaluate = false;      ///< forwards in between
   bool slow_readers = false;
+  float scale = 0;  ///< of the sums over ranks; 0: their average
   std::uint64_t seed = 1;
+
+  [[nodiscard]] float factor() const { return scale != 0 ? scale : 1.0F / static_cast<float>(ranks); }
 
   [[nodiscard]] bool is_missing(index_t rank, int step, int micro, index_t group, std::size_t parameter) const {
     if (!some_missing) return false;
@@ -137,11 +140,11 @@ class Oracle {
                                          rounded(parameter.gathered, weights_[g][p][i])));
             };
             if (recipe_.replicas == 1) {
-              const float sum = mesh_sum(0, leaf) * (1.0F / static_cast<float>(recipe_.ranks));
+              const float sum = mesh_sum(0, leaf) * recipe_.factor();
               sums[g][p][i] = recipe_.micro_batches == 1 ? sum : sums[g][p][i] + sum;
             } else {
               const auto inside = [&](index_t replica) {
-                return mesh_sum(replica * recipe_.ranks, leaf) * (1.0F / static_cast<float>(recipe_.ranks));
+                return mesh_sum(replica * recipe_.ranks, leaf) * recipe_.factor();
               };
               replica_sums(sums[g][p][i], g, p, i, micro, inside);
             }

@@ -92,6 +92,7 @@ class StepRank {
         optimizer_(fabric.stream()),
         scribbler_(fabric.stream()) {
     losses_.resize(static_cast<std::size_t>(recipe.steps * recipe.micro_batches));
+    if (recipe.scale != 0) step.scale(recipe.scale);
   }
 
   /// Initial values, from the optimizer's stream.
