@@ -10,6 +10,7 @@
 #include "support/rank_errors.hpp"
 #include "support/reduce_rank.hpp"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,78 @@ TEST_CASE("ReduceScatter: over nodes, late ops, late puts and merged lanes chang
     reduce_on<Doubling, RingOf<2, 1 << 15>>(mesh, element_sets[0], {.lanes = tide::HostLanes::merged}, 3);
     reduce_on<Direct, RingOf<1, 1 << 14>>(mesh, element_sets[0], {.lanes = tide::HostLanes::merged}, 3);
     reduce_on<Doubling, NarrowSlot>(mesh, element_sets[0], {.lanes = tide::HostLanes::merged}, 3);
+  }
+}
+
+/// The shards of all ranks, summed over a bf16 wire: of one bf16 parameter of 40 x 24 whose gradients are `gradient`.
+template <class Inter, class Inbox>
+std::vector<float> summed_over_bf16(tide::MeshShape mesh, float (*gradient)(index_t rank, index_t element)) {
+  tide::DynamicGroup group;
+  group.add("w", {40, 24}, Element::bf16, Element::bf16);
+  const Layout layout(group, mesh);
+  std::vector<float> all(40 * 24);
+  check_no_error(
+      errors_of(HostRanks{{.deadline = 60s}, mesh.ranks_per_node}, mesh.ranks(), [&](tide::HostFabric& fabric) {
+        tide::SlotPool<tide::Depth<1>, Layout> pool(fabric, layout);
+        tide::ReduceScatter<Layout, tide::CopyEngineReducer<>, tide::Bf16Wire<Inter>, Inbox> reduce(fabric, pool,
+                                                                                                    layout);
+        tide::Gradients<Layout> gradients(fabric, layout);
+        fabric.init();
+        tide::HostStream stream = fabric.stream();
+        const tide::Piece piece = layout.view().piece(tide::ParameterIndex{0}, fabric.rank());
+        std::vector<float> shard(static_cast<std::size_t>(piece.elements()) + 1);
+        reduce.scale(1.0F);
+        for (index_t i = 0; i < 40 * 24; ++i) {
+          store(gradients.data() + 2 * i, Element::bf16, gradient(fabric.rank().value, i));
+        }
+        const tide::ReduceTicket ticket = reduce.enqueue(gradients, {shard.data(), layout, fabric.rank()}, stream);
+        ticket.shards_ready.synchronize();
+        fabric.close();
+        std::copy_n(shard.begin(), piece.elements(), all.begin() + piece.first);
+      }));
+  return all;
+}
+
+float spread_gradient(index_t rank, index_t element) {
+  std::byte stored[2];
+  store(stored, Element::bf16,
+        gradient_value(Element::bf16, mix(5, static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(element))));
+  return load(stored, Element::bf16);
+}
+
+TEST_CASE("Bf16Wire: the error is within the bound that its page states, and the bits repeat") {
+  for (const tide::MeshShape mesh :
+       {tide::MeshShape{2, 2}, tide::MeshShape{4, 2}, tide::MeshShape{3, 2}, tide::MeshShape{5, 1}}) {
+    CAPTURE(mesh.nodes);
+    const auto doubling = summed_over_bf16<Doubling, RingOf<2, 1 << 14>>(mesh, spread_gradient);
+    const auto direct = summed_over_bf16<Direct, RingOf<2, 1 << 14>>(mesh, spread_gradient);
+    double rounds = 0;
+    while ((index_t{1} << static_cast<int>(rounds)) < mesh.nodes) ++rounds;
+    index_t differ = 0;
+    for (index_t i = 0; i < 40 * 24; ++i) {
+      double exact = 0;
+      double nodes = 0;  // |S_0| + |S_1| + ...
+      double parts = 0;
+      for (index_t node = 0; node < mesh.nodes; ++node) {
+        double sum = 0;
+        for (index_t local = 0; local < mesh.ranks_per_node; ++local) {
+          const double g = spread_gradient(node * mesh.ranks_per_node + local, i);
+          sum += g;
+          parts += std::abs(g);
+        }
+        exact += sum;
+        nodes += std::abs(sum);
+      }
+      const double additions = parts * 0x1p-20;
+      const auto at = static_cast<std::size_t>(i);
+      CHECK(std::abs(doubling[at] - exact) <= rounds * 0x1p-8 * std::pow(1 + 0x1p-8, rounds - 1) * nodes + additions);
+      CHECK(std::abs(direct[at] - exact) <= 0x1p-8 * nodes + additions);
+      differ += std::abs(direct[at] - exact) > additions ? 1 : 0;
+    }
+    if (mesh.ranks_per_node > 1) CHECK(differ > 100);
+    if (mesh.ranks_per_node == 1) CHECK(differ == 0);
+    CHECK(summed_over_bf16<Doubling, NarrowSlot>(mesh, spread_gradient) == doubling);
+    CHECK(summed_over_bf16<Direct, tide::SlotReuse>(mesh, spread_gradient) == direct);
   }
 }
 

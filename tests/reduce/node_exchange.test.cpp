@@ -10,4 +10,7 @@ static_assert(NodeExchange<SingleNode> && NodeExchange<RdmaDirectTransport>);
 static_assert(!NodeExchange<int>);
 static_assert(exchange_of<RdmaDirectTransport> == Exchange::direct);
 static_assert(exchange_of<SingleNode> == Exchange::doubling);
+static_assert(wire_of<SingleNode> == Element::f32 && wire_of<RdmaDirectTransport> == Element::f32);
+static_assert(wire_of<Bf16Wire<RdmaDirectTransport>> == Element::bf16);
+static_assert(exchange_of<Bf16Wire<RdmaDirectTransport>> == Exchange::direct);
 static_assert(name(Exchange::direct) == "direct" && name(Exchange::doubling) == "doubling");

@@ -56,6 +56,33 @@ TEST_CASE("node reduce: plans hold, and give the oracle's bytes on every schedul
   }
 }
 
+TEST_CASE("node reduce: plans hold with a bf16 wire, through rings and slots; what crosses is half as much") {
+  for (const MeshShape mesh : meshes) {
+    CAPTURE(mesh.nodes);
+    CAPTURE(mesh.ranks_per_node);
+    for (const Exchange exchange : {Exchange::direct, Exchange::doubling}) {
+      CAPTURE(name(exchange));
+      const auto planned = [&]<class Inbox>(Element wire) {
+        return tide_test::planned_reduce<Inbox>(chunked.view(), mesh, exchange, Finish::store, GradientSource::storage,
+                                                wire);
+      };
+      const Planned ring = planned.operator()<Small>(Element::bf16);
+      CHECK(first_violation(ring) == "");
+      CHECK(first_violation(planned.operator()<Narrow>(Element::bf16)) == "");
+      const auto put_bytes = [](const Planned& all) {
+        index_t bytes = 0;
+        for (const Plan& plan : all.plans) {
+          for (const Op& op : plan.ops) bytes += op.kind == OpKind::put ? op.bytes() : 0;
+        }
+        return bytes;
+      };
+      if (mesh.ranks_per_node > 1) {
+        CHECK(put_bytes(ring) * 2 <= put_bytes(planned.operator()<Small>(Element::f32)) * 11 / 10);
+      }
+    }
+  }
+}
+
 TEST_CASE("node reduce: no op could be left out") {
   for (const MeshShape mesh : {MeshShape{2, 2}, MeshShape{3, 1}, MeshShape{3, 2}, MeshShape{4, 1}}) {
     CAPTURE(mesh.nodes);

@@ -92,13 +92,14 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::index_t ran
 template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>>
 constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape mesh, tide::Exchange exchange,
                                  tide::Finish finish = tide::Finish::store,
-                                 tide::GradientSource gradients = tide::GradientSource::storage) {
+                                 tide::GradientSource gradients = tide::GradientSource::storage,
+                                 tide::Element wire = tide::Element::f32) {
   Planned planned;
   planned.collective.layout = {group, mesh, tide::TightPacking::rule};
   planned.collective.operation = tide::Operation::reduce;
   planned.collective.finish = finish;
   planned.collective.gradients = gradients;
-  const tide::ReduceMemory memory = Inbox::memory(planned.collective.layout, exchange);
+  const tide::ReduceMemory memory = Inbox::memory(planned.collective.layout, exchange, wire);
   planned.collective.inbox = memory.inbox;
   planned.collective.network = memory.network;
   tide::fill_kernels(planned.collective);

@@ -113,6 +113,7 @@ struct NetworkShape {
   index_t piece_bytes = 0;                 ///< from piece to piece of a sum over nodes
   index_t puts_in_flight = 0;              ///< the most that may be on their way to one peer
   Exchange exchange = Exchange::doubling;  ///< of a reduce
+  Element wire = Element::f32;             ///< of a reduce: what sums of several ranks cross in
 
   [[nodiscard]] constexpr index_t bytes() const noexcept {
     return inbox_instances * inbox_bytes + partials_instances * partials_bytes;

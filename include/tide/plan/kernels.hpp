@@ -63,6 +63,12 @@ constexpr void fill_node_kernels(Collective& collective) {
   }
   if (mesh.ranks_per_node > 1 || (!direct && mesh.nodes > 2)) add_over_nodes(Element::f32);
   if (!direct && mesh.nodes > 2) add_kernel(collective, sum_kernel(Element::f32, collective.finish, 2));
+  const Element wire = collective.network.wire;
+  if (wire == Element::f32 || (mesh.ranks_per_node == 1 && (direct || mesh.nodes == 2))) return;
+  Kernel rounds = sum_kernel(Element::f32, Finish::partial, 1);
+  rounds.output = wire;
+  add_kernel(collective, rounds);
+  add_kernel(collective, sum_kernel(wire, Finish::partial, 1));
 }
 
 }  // namespace detail

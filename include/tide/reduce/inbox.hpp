@@ -25,12 +25,12 @@ struct ReduceMemory {
   [[nodiscard]] friend constexpr bool operator==(const ReduceMemory&, const ReduceMemory&) = default;
 };
 
-/// `I::shape(layout)`: the chunks and pieces of an inbox for a layout of one node. `I::memory(layout, exchange)`: that
-/// and what crosses nodes, for any mesh.
+/// `I::shape(layout)`: the chunks and pieces of an inbox for a layout of one node. `I::memory(layout, exchange,
+/// wire)`: that and what crosses nodes, for any mesh.
 template <class I>
-concept Inbox = requires(const LayoutView& layout, Exchange exchange) {
+concept Inbox = requires(const LayoutView& layout, Exchange exchange, Element wire) {
   { I::shape(layout) } -> std::same_as<InboxShape>;
-  { I::memory(layout, exchange) } -> std::same_as<ReduceMemory>;
+  { I::memory(layout, exchange, wire) } -> std::same_as<ReduceMemory>;
 };
 
 }  // namespace tide

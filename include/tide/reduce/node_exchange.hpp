@@ -31,6 +31,16 @@ inline constexpr Exchange exchange_of = [] {
   }
 }();
 
+/// What sums of several ranks cross in: a policy's member `wire`, or f32 where it has none.
+template <class X>
+inline constexpr Element wire_of = [] {
+  if constexpr (requires { X::wire; }) {
+    return X::wire;
+  } else {
+    return Element::f32;
+  }
+}();
+
 /// `X::name`, `X::capability`, and `X::exchange` where it is not doubling.
 ///
 /// Models: SingleNode, RdmaDirectTransport, and the transports that double: RdmaDoublingTransport,
@@ -49,6 +59,19 @@ struct RdmaDirectTransport {
   static constexpr Exchange exchange = Exchange::direct;
 };
 
+/// The same with sums that cross in bf16: half the bytes, and the one place where bits depend on the nodes.
+///
+/// Each sum is rounded to bf16 once for each time it crosses: once with direct exchange, up to ceil(log2 nodes) times,
+/// in larger and larger sums, with doubling. Gradients of nodes of one rank cross as they are. Of R roundings at most,
+/// with S_m the sum of node m, the error of a shard is at most scale * R * 2^-8 * (1 + 2^-8)^(R - 1) * (|S_0| + |S_1| +
+/// ...), beside that of the f32 additions. Choose it where the network is the bottleneck and gradients are averaged
+/// over few nodes; all else is added as without it.
+template <class Inter>
+struct Bf16Wire : Inter {
+  static constexpr Element wire = Element::bf16;
+};
+
+static_assert(NodeExchange<Bf16Wire<RdmaDirectTransport>> && wire_of<Bf16Wire<RdmaDirectTransport>> == Element::bf16);
 static_assert(NodeExchange<SingleNode> && NodeExchange<RdmaDirectTransport>);
 
 }  // namespace tide

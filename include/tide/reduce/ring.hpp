@@ -27,7 +27,7 @@ namespace detail {
 
 // The memory of a ring of so many chunks of so many units.
 [[nodiscard]] constexpr ReduceMemory ring_of_units(const LayoutView& layout, index_t chunks, index_t units,
-                                                   Exchange exchange) {
+                                                   Exchange exchange, Element wire) {
   const MeshShape mesh = layout.mesh;
   ReduceMemory memory;
   InboxShape& inbox = memory.inbox;
@@ -39,13 +39,14 @@ namespace detail {
   inbox.chunk_elements = units * ring_unit;
   if (mesh.nodes == 1) return memory;
   inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
-  memory.network = network_shape(mesh, exchange, inbox, chunks);
+  memory.network = network_shape(mesh, exchange, wire, inbox, chunks);
   return memory;
 }
 
 // The bytes of the smallest ring.
-[[nodiscard]] constexpr index_t least_ring_bytes(const LayoutView& layout, index_t chunks, Exchange exchange) {
-  const ReduceMemory memory = ring_of_units(layout, chunks, 1, exchange);
+[[nodiscard]] constexpr index_t least_ring_bytes(const LayoutView& layout, index_t chunks, Exchange exchange,
+                                                 Element wire) {
+  const ReduceMemory memory = ring_of_units(layout, chunks, 1, exchange, wire);
   return std::max(memory.bytes(), chunks * ring_unit * memory.inbox.element_bytes);
 }
 
@@ -55,8 +56,8 @@ namespace detail {
 /// other nodes, and sums on their way. For budgets that are known at run time only.
 /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
 [[nodiscard]] constexpr ReduceMemory ring_memory(const LayoutView& layout, index_t chunks, index_t bytes,
-                                                 Exchange exchange) {
-  const index_t least = detail::least_ring_bytes(layout, chunks, exchange);
+                                                 Exchange exchange, Element wire = Element::f32) {
+  const index_t least = detail::least_ring_bytes(layout, chunks, exchange, wire);
   if (bytes < least) {
     raise(Errc::capacity, detail::text({"tide::Ring: Bytes must hold one unit of 64 elements from each peer in every "
                                         "chunk; needs ",
@@ -64,7 +65,7 @@ namespace detail {
   }
   const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
   const index_t units = std::min(bytes / least, longest);
-  return detail::ring_of_units(layout, std::min(chunks, ceil_div(longest, units)), units, exchange);
+  return detail::ring_of_units(layout, std::min(chunks, ceil_div(longest, units)), units, exchange, wire);
 }
 
 /// The same on one node.
@@ -83,16 +84,17 @@ struct Ring {
   static constexpr index_t unit = ring_unit;
 
   /// Whether the budget holds a unit of each peer in each chunk.
-  [[nodiscard]] static constexpr bool fits(const LayoutView& layout, Exchange exchange) {
-    return Budget::value >= detail::least_ring_bytes(layout, Count::value, exchange);
+  [[nodiscard]] static constexpr bool fits(const LayoutView& layout, Exchange exchange, Element wire = Element::f32) {
+    return Budget::value >= detail::least_ring_bytes(layout, Count::value, exchange, wire);
   }
   /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
   [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout) {
     return ring_shape(layout, Count::value, Budget::value);
   }
   /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
-  [[nodiscard]] static constexpr ReduceMemory memory(const LayoutView& layout, Exchange exchange) {
-    return ring_memory(layout, Count::value, Budget::value, exchange);
+  [[nodiscard]] static constexpr ReduceMemory memory(const LayoutView& layout, Exchange exchange,
+                                                     Element wire = Element::f32) {
+    return ring_memory(layout, Count::value, Budget::value, exchange, wire);
   }
 };
 

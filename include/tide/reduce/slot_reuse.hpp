@@ -82,8 +82,8 @@ namespace detail {
   return shape;
 }
 
-[[nodiscard]] constexpr ReduceMemory slot_memory(const LayoutView& layout, Exchange exchange, index_t least_chunks,
-                                                 index_t network_bytes, index_t network_chunks) {
+[[nodiscard]] constexpr ReduceMemory slot_memory(const LayoutView& layout, Exchange exchange, Element wire,
+                                                 index_t least_chunks, index_t network_bytes, index_t network_chunks) {
   const MeshShape mesh = layout.mesh;
   ReduceMemory memory{slot_shape(layout, least_chunks), {}};
   if (mesh.nodes == 1) return memory;
@@ -95,9 +95,9 @@ namespace detail {
     inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
     inbox.slot_bytes = slot_shares(mesh, inbox).bytes();
     const index_t places = std::min(network_chunks, inbox.chunks);
-    const NodePlaces on_rank(mesh, exchange, inbox.element_bytes, inbox.chunk_elements);
-    memory.network = network_shape(mesh, exchange, inbox, places);
-    memory.network.partials_bytes = on_rank.partials_bytes_beside_slot();
+    memory.network = network_shape(mesh, exchange, wire, inbox, places);
+    memory.network.partials_bytes -=
+        NodePlaces(mesh, exchange, wire, inbox.element_bytes, inbox.chunk_elements).slot_takes();
   };
   cut(1);
   const index_t fitting = network_bytes / std::max<index_t>(1, memory.network.bytes());
@@ -128,8 +128,9 @@ struct SlotReuseWithin {
   /// Over several nodes gradients and sums of nodes wait in the slot, so that no wait for the network holds gradients;
   /// what lands from other nodes has a ring of its own, of `Budget`, or of a unit of each node where that is more.
   /// @throws Error (Errc::layout) as above
-  [[nodiscard]] static constexpr ReduceMemory memory(const LayoutView& layout, Exchange exchange) {
-    return detail::slot_memory(layout, exchange, least_chunks, Budget::value, Count::value);
+  [[nodiscard]] static constexpr ReduceMemory memory(const LayoutView& layout, Exchange exchange,
+                                                     Element wire = Element::f32) {
+    return detail::slot_memory(layout, exchange, wire, least_chunks, Budget::value, Count::value);
   }
 };
 

@@ -45,8 +45,10 @@ struct HostVariant {
     for (std::size_t i = 0; i < plan.ops.size(); ++i) ops[plan.ops[i].lane].push_back(static_cast<index_t>(i));
     for (std::size_t k = 0; k < collective.kernels.size(); ++k) {
       const Kernel& kernel = collective.kernels[k];
-      casts.push_back(kernel.kind == Kernel::Kind::cast ? reinterpret_cast<HostCast>(code[k]) : nullptr);
-      sums.push_back(kernel.kind == Kernel::Kind::sum ? reinterpret_cast<HostSum>(code[k]) : nullptr);
+      // A sum of one input that comes out in another element than f32 is a cast.
+      const bool casts_it = kernel.kind == Kernel::Kind::cast || kernel.output != Element::f32;
+      casts.push_back(casts_it ? reinterpret_cast<HostCast>(code[k]) : nullptr);
+      sums.push_back(casts_it ? nullptr : reinterpret_cast<HostSum>(code[k]));
       input_bytes.push_back(static_cast<index_t>(size_bytes(kernel.input)));
       inputs.push_back(kernel.inputs);
       scaled.push_back(kernel.finish == Finish::partial ? 0 : 1);
@@ -289,6 +291,7 @@ class HostProgram {
   }
 
   void reduce(const Op& op, const Run& run) const {
+    if (run.variant->sums[op.kernel] == nullptr) return cast(op, run);
     const bool local = op.extra.space == Space::inbox;
     const index_t input_bytes = run.variant->input_bytes[op.kernel];
     const index_t element_bytes = local ? run.variant->inbox.element_bytes : input_bytes;

@@ -52,16 +52,23 @@ template <class F, class Layout>
   return code;
 }
 
-// The code of a reduce's. Over nodes there are sums of f32 whatever the gradients are, and partial sums, which are
-// stored.
-template <class F, class Layout, Finish End, bool OverNodes>
+[[nodiscard]] constexpr unsigned element_bit(Element element) noexcept { return 1U << static_cast<unsigned>(element); }
+
+// The code of a reduce's. Over nodes there are sums of `OverNodes`, f32 and what the wire has, whatever the gradients
+// are; partial sums, which are stored; and what rounds them to the wire, which is a cast.
+template <class F, class Layout, Finish End, unsigned OverNodes>
 [[nodiscard]] std::vector<KernelCode> sum_code(const Collective& collective) {
-  constexpr unsigned used =
-      elements_used<Layout, GradientElement> | (OverNodes ? 1U << static_cast<unsigned>(Element::f32) : 0U);
+  constexpr unsigned used = elements_used<Layout, GradientElement> | OverNodes;
   constexpr auto all = std::make_index_sequence<all_elements.size()>{};
   std::vector<KernelCode> code;
   for (const Kernel& kernel : collective.kernels) {
-    if constexpr (OverNodes && End != Finish::store) {
+    if constexpr (OverNodes != 0) {
+      if (kernel.output != Element::f32) {
+        code.push_back(code_of<F, Kernel::Kind::cast, Finish::store, OverNodes>(kernel.output, all));
+        continue;
+      }
+    }
+    if constexpr (OverNodes != 0 && End != Finish::store) {
       if (kernel.finish == Finish::partial) {
         code.push_back(code_of<F, Kernel::Kind::sum, Finish::store, used>(kernel.input, all));
         continue;

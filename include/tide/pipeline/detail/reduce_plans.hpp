@@ -57,7 +57,7 @@ template <class Inter, class Inbox>
   collective.gradients = gradients;
   collective.finish = finish;
   collective.ctas = ctas;
-  const ReduceMemory memory = Inbox::memory(layout, exchange_of<Inter>);
+  const ReduceMemory memory = Inbox::memory(layout, exchange_of<Inter>, wire_of<Inter>);
   collective.inbox = memory.inbox;
   collective.network = memory.network;
   fill_kernels(collective);
@@ -68,7 +68,8 @@ template <class F, class Layout, class Reducer, class Inter, class Inbox>
 [[nodiscard]] PlanVariant reduce_variant(const LayoutView& layout, GradientSource gradients, Rank rank) {
   Collective collective = reduce_collective<Inter, Inbox>(layout, gradients, Reducer::finish, Reducer::launch::ctas);
   Plan plan = Reducer::reduce(collective, rank);
-  constexpr bool nodes = !std::is_same_v<Inter, SingleNode>;
+  constexpr unsigned nodes =
+      std::is_same_v<Inter, SingleNode> ? 0U : element_bit(Element::f32) | element_bit(wire_of<Inter>);
   std::vector<KernelCode> code = sum_code<F, Layout, Reducer::finish, nodes>(collective);
   return {std::move(collective), std::move(plan), std::move(code), text({Reducer::name, ", ", Inter::name})};
 }

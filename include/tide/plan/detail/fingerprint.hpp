@@ -60,7 +60,7 @@ class Hash {
         inbox.slot_bytes);
     const NetworkShape& network = collective.network;
     add(network.inbox_bytes, network.inbox_instances, network.partials_bytes, network.partials_instances,
-        network.piece_bytes, network.puts_in_flight, network.exchange);
+        network.piece_bytes, network.puts_in_flight, network.exchange, network.wire);
     add(collective.kernels.size());
     for (const Kernel& kernel : collective.kernels) {
       add(kernel.kind, kernel.input, kernel.output, kernel.finish, kernel.inputs);

@@ -2,8 +2,8 @@
 //
 // Where the sums of a chunk lie on a rank of several nodes: in one instance of the partials and of the network inbox.
 //
-//   partials        | leaves: own gradients, packed | sums of nodes, f32 | widened leaves of others |
-//                     nodes of one rank only          all but direct       doubling, nodes of one rank
+//   partials        | leaves: own gradients, packed | sums of nodes, f32 | widened: what has landed, in f32 | rounded |
+//                     nodes of one rank only                               where it is not f32                a narrow wire
 //   network inbox   | landing 0 | landing 1 | ...      each for the sum of one owner
 //
 // In a slot there is a place for each chunk. Sums of a node follow each other from its start, and take the room of
@@ -25,36 +25,43 @@ namespace tide::detail {
 struct NodePlaces {
   index_t nodes = 1;
   index_t leaf_bytes = 0;  // of an element of a gradient that crosses as it is; 0 where nodes have several ranks
+  index_t wire_bytes = 4;  // of an element of a sum that crosses
   index_t chunk_elements = 0;
   index_t landings = 0;
   bool direct = false;
+  bool sums_cross = true;  // or leaves alone do
 
-  constexpr NodePlaces(MeshShape mesh, Exchange exchange, index_t element_bytes, index_t elements)
+  constexpr NodePlaces(MeshShape mesh, Exchange exchange, Element wire, index_t element_bytes, index_t elements)
       : nodes(mesh.nodes),
         leaf_bytes(mesh.ranks_per_node == 1 ? element_bytes : 0),
+        wire_bytes(static_cast<index_t>(size_bytes(wire))),
         chunk_elements(elements),
         landings(exchange == Exchange::direct ? nodes - 1 : most_landings(nodes)),
-        direct(exchange == Exchange::direct) {}
+        direct(exchange == Exchange::direct),
+        sums_cross(leaf_bytes == 0 || (!direct && nodes > 2)) {}
+
+  [[nodiscard]] constexpr bool rounds() const noexcept { return sums_cross && wire_bytes != 4; }
+  [[nodiscard]] constexpr bool widens() const noexcept { return rounds() || (sums_cross && leaf_bytes > 0); }
 
   [[nodiscard]] constexpr index_t sums_begin() const noexcept {
     return align_up(nodes * chunk_elements * leaf_bytes, 16);
   }
   [[nodiscard]] constexpr index_t widened_begin() const noexcept {
-    const bool sums = leaf_bytes == 0 || (!direct && nodes > 2);
-    return sums_begin() + (sums ? nodes * chunk_elements * 4 : 0);
+    return sums_begin() + (sums_cross ? nodes * chunk_elements * 4 : 0);
+  }
+  [[nodiscard]] constexpr index_t rounded_begin() const noexcept {
+    return widened_begin() + (widens() ? nodes * chunk_elements * 4 : 0);
   }
   [[nodiscard]] constexpr index_t partials_bytes() const noexcept {
-    const bool widens = leaf_bytes > 0 && !direct && nodes > 2;
-    return widened_begin() + (widens ? nodes * chunk_elements * 4 : 0);
+    return rounded_begin() + (rounds() ? nodes * chunk_elements * wire_bytes : 0);
+  }
+  // What a slot takes over: leaves of nodes of one rank, sums of other nodes.
+  [[nodiscard]] constexpr index_t slot_takes() const noexcept {
+    return leaf_bytes > 0 ? sums_begin() : widened_begin();
   }
   // Bytes of an element at its landing: the most that it may have there.
-  // Of nodes of one rank whose leaves lie in a slot: what is left of the partials.
-  [[nodiscard]] constexpr index_t partials_bytes_beside_slot() const noexcept {
-    return leaf_bytes > 0 ? partials_bytes() - sums_begin() : 0;
-  }
   [[nodiscard]] constexpr index_t landing_element() const noexcept {
-    if (leaf_bytes == 0) return 4;
-    return direct || nodes == 2 ? leaf_bytes : std::max<index_t>(leaf_bytes, 4);
+    return sums_cross ? std::max(leaf_bytes, wire_bytes) : leaf_bytes;
   }
   [[nodiscard]] constexpr index_t inbox_bytes() const noexcept { return landings * chunk_elements * landing_element(); }
 };
@@ -94,17 +101,18 @@ struct SlotShares {
 }
 
 // What a rank needs for a ring of `chunks` chunks of several nodes. `inbox` says what a chunk is.
-[[nodiscard]] constexpr NetworkShape network_shape(MeshShape mesh, Exchange exchange, const InboxShape& inbox,
-                                                   index_t chunks) {
-  const NodePlaces places(mesh, exchange, inbox.element_bytes, inbox.chunk_elements);
+[[nodiscard]] constexpr NetworkShape network_shape(MeshShape mesh, Exchange exchange, Element wire,
+                                                   const InboxShape& inbox, index_t chunks) {
+  const NodePlaces places(mesh, exchange, wire, inbox.element_bytes, inbox.chunk_elements);
   NetworkShape network;
   network.inbox_bytes = places.inbox_bytes();
   network.inbox_instances = chunks;
   network.partials_bytes = places.partials_bytes();
   network.partials_instances = chunks;
-  network.piece_bytes = inbox.chunk_elements * places.landing_element();
+  network.piece_bytes = inbox.chunk_elements * (places.rounds() ? 4 : places.landing_element());
   network.puts_in_flight = chunks * most_puts(mesh.nodes, exchange);
   network.exchange = exchange;
+  network.wire = wire;
   return network;
 }
 

@@ -35,7 +35,8 @@ class NodeReduceWriter {
         node_(mesh_.node(rank)),
         local_(mesh_.local(rank)),
         order_(mesh_.nodes),
-        places_(mesh_, collective.network.exchange, collective.inbox.element_bytes, collective.inbox.chunk_elements),
+        places_(mesh_, collective.network.exchange, collective.network.wire, collective.inbox.element_bytes,
+                collective.inbox.chunk_elements),
         shares_(slot_shares(mesh_, collective.inbox)),
         ring_(collective.network.inbox_instances),
         in_slot_(collective.inbox.place == InboxPlace::slot),
@@ -311,10 +312,9 @@ class NodeReduceWriter {
     }
   }
 
-  // The same for the place among the partials that the first addition of a chunk writes to, where leaves wait
-  // elsewhere.
+  // The same for the place among the partials that additions of a chunk write to, where the slot has taken the rest.
   constexpr void await_sums_place(index_t c) {
-    if (!in_slot_ || sums_in_slot() || places_.direct || c < ring_) return;
+    if (!in_slot_ || (sums_in_slot() && !places_.rounds()) || !places_.sums_cross || c < ring_) return;
     for (const Round& round : rounds_) plan_.wait(add_, round.sent[static_cast<std::size_t>(c - ring_)]);
   }
 
@@ -343,21 +343,26 @@ class NodeReduceWriter {
       if (m.from != node_ || !part.any()) continue;
       Traffic& traffic = *find(round, m.to, true);
       const Rank peer = mesh_.rank(m.to, local_);
-      if (!sends) plan_.wait(round.lane, ready_[at]);
+      if (!sends) plan_.wait(round.lane, places_.rounds() && !is_leaf(m.sum) ? rounded(round, c) : ready_[at]);
       round.known[at] = ready_[at];
       sends = true;
       await_credit(round, traffic, c);
       const bool leaves = is_leaf(m.sum);
-      const index_t element = leaves ? places_.leaf_bytes : 4;
+      const index_t element = leaves ? places_.leaf_bytes : places_.wire_bytes;
       const index_t spacing = this->spacing(c);
       const index_t skipped = part.first * spacing * element;
       const index_t last = owner_elements(m, part.last - 1, at);
       const index_t bytes = ((part.last - 1 - part.first) * spacing + last) * element;
-      const index_t source = (leaves ? leaf(c, m.position) : sums(c, m.position)) + skipped;
+      const bool narrow = places_.rounds() && !leaves;
+      const index_t source = (leaves   ? leaf(c, m.position)
+                              : narrow ? rounded_at(c, m.position)
+                                       : sums(c, m.position)) +
+                             skipped;
       const index_t target = landing(m.landing) + skipped;
       const auto parameter = first_parameter(m, part.first, at);
-      const Place from{leaves ? leaf_space() : sums_space(),
-                       static_cast<std::uint8_t>(leaves ? leaf_place(c) : sums_place(c)), parameter};
+      const Space space = leaves ? leaf_space() : narrow ? Space::partials : sums_space();
+      const index_t instance = leaves ? leaf_place(c) : narrow ? c % ring_ : sums_place(c);
+      const Place from{space, static_cast<std::uint8_t>(instance), parameter};
       ++traffic.next;
       plan_.op([&](PlanBuilder& p) {
         p.put(round.lane, peer, {from, source},
@@ -366,6 +371,30 @@ class NodeReduceWriter {
       });
     }
     if (sends) plan_.place(round.sent[at], round.lane);
+  }
+
+  // Rounds the sums that a round sends to the element of the wire.
+  [[nodiscard]] constexpr Mark rounded(const Round& round, index_t c) {
+    plan_.wait(add_, ready_[static_cast<std::size_t>(c)]);
+    await_sums_place(c);
+    Kernel narrow = sum_kernel(Element::f32, Finish::partial, 1);
+    narrow.output = collective().network.wire;
+    for (const NodeMessage& m : round.messages) {
+      const Span part = span(m, static_cast<std::size_t>(c));
+      for (index_t i = part.first; i < part.last && m.from == node_ && !is_leaf(m.sum); ++i) {
+        for (Block block : sum_blocks(c, owner_at(m.position + i))) {
+          block.kind = kernel_index(collective(), narrow);
+          block.source += sums(c, m.position + i);
+          block.target = rounded_at(c, m.position + i) + block.target / 4 * places_.wire_bytes;
+          block.target_pitch = block.target_pitch / 4 * places_.wire_bytes;
+          plan_.op([&](PlanBuilder& p) {
+            p.reduce(add_, 0, block, place(sums_space(), sums_place(c), block),
+                     place(Space::partials, c % ring_, block), {place(Space::partials, c % ring_, block), 0});
+          });
+        }
+      }
+    }
+    return plan_.mark(add_);
   }
 
   constexpr void await_credit(Round& round, Traffic& traffic, index_t c) {
@@ -411,6 +440,9 @@ class NodeReduceWriter {
   constexpr void add_all(index_t c) {
     const bool leaves = places_.leaf_bytes > 0;
     const std::vector<Block> blocks = leaves ? leaf_blocks(c, node_) : sum_blocks(c, node_);
+    if (places_.rounds()) {
+      for (index_t n = 0; n + 1 < mesh_.nodes; ++n) widen(c, node_, landing(n), widened_at(c, n));
+    }
     for (Block block : blocks) {
       const index_t offset = block.source;  // inside the sum of an owner, at its source's element
       const index_t target = block.target;
@@ -420,7 +452,25 @@ class NodeReduceWriter {
       plan_.op([&](PlanBuilder& p) {
         p.reduce(add_, node_, block,
                  leaves ? place(leaf_space(), leaf_place(c), block) : place(sums_space(), sums_place(c), block),
-                 place(Space::output, 0, block), {place(Space::network_inbox, c % ring_, block), landing(0) + offset});
+                 place(Space::output, 0, block),
+                 places_.rounds() ? Address{place(Space::partials, c % ring_, block), widened_at(c, 0) + offset}
+                                  : Address{place(Space::network_inbox, c % ring_, block), landing(0) + offset});
+      });
+    }
+  }
+
+  // Brings the sum of an owner that has landed on a narrow wire back to f32.
+  constexpr void widen(index_t c, index_t owner, index_t landed, index_t widened) {
+    const Element wire = collective().network.wire;
+    for (Block block : sum_blocks(c, owner)) {
+      block.kind = kernel(wire, Finish::partial, 1);
+      block.source = landed + block.source / 4 * places_.wire_bytes;
+      block.source_pitch = block.source_pitch / 4 * places_.wire_bytes;
+      block.source_width = block.source_width / 4 * places_.wire_bytes;
+      block.target += widened;
+      plan_.op([&](PlanBuilder& p) {
+        p.reduce(add_, 0, block, place(Space::network_inbox, c % ring_, block),
+                 place(Space::partials, c % ring_, block), {place(Space::partials, c % ring_, block), 0});
       });
     }
   }
@@ -428,7 +478,8 @@ class NodeReduceWriter {
   constexpr void add_message(const NodeMessage& m, index_t c) {
     const Span part = span(m, static_cast<std::size_t>(c));
     for (index_t i = part.first; i < part.last; ++i) {
-      add_owner(m, c, m.position + i, landing(m.landing) + i * spacing(c) * (is_leaf(m.sum) ? places_.leaf_bytes : 4));
+      add_owner(m, c, m.position + i,
+                landing(m.landing) + i * spacing(c) * (is_leaf(m.sum) ? places_.leaf_bytes : places_.wire_bytes));
     }
   }
 
@@ -477,6 +528,9 @@ class NodeReduceWriter {
       const Address widened{{Space::partials, instance, 0}, widened_at(c, position)};
       widen(other, widened);
       other = widened;
+    } else if (places_.rounds()) {
+      this->widen(c, owner, landed, widened_at(c, position));
+      other = {{Space::partials, instance, 0}, widened_at(c, position)};
     }
     for (const Block& block : sum_blocks(c, owner)) {
       write(block, Element::f32, finish, {own_sum, sum_at}, {target, target_at}, other, own_position, 2);
@@ -525,8 +579,12 @@ class NodeReduceWriter {
     return begin + position * spacing(c) * 4;
   }
   [[nodiscard]] constexpr index_t widened_at(index_t c, index_t position) const {
-    return places_.widened_begin() - (in_slot_ ? places_.sums_begin() : 0) + position * spacing(c) * 4;
+    return places_.widened_begin() - taken_by_slot() + position * spacing(c) * 4;
   }
+  [[nodiscard]] constexpr index_t rounded_at(index_t c, index_t position) const {
+    return places_.rounded_begin() - taken_by_slot() + position * spacing(c) * places_.wire_bytes;
+  }
+  [[nodiscard]] constexpr index_t taken_by_slot() const noexcept { return in_slot_ ? places_.slot_takes() : 0; }
   [[nodiscard]] constexpr index_t piece_place(index_t c) const noexcept {
     return in_slot_ ? 0 : c % collective().inbox.chunks;
   }
