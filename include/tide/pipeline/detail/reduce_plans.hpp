@@ -36,8 +36,9 @@ inline constexpr bool may_fit_slot = [] {
 // Whether an inbox has room for a layout, as far as types tell.
 template <class Layout, class Box, class Inter>
 inline constexpr bool may_fit_inbox = [] {
-  if constexpr (requires { Box::fits(Layout{}.view(), exchange_of<Inter>); } && is_static_layout<Layout>) {
-    return Box::fits(Layout{}.view(), exchange_of<Inter>);
+  if constexpr (requires { Box::fits(Layout{}.view(), exchange_of<Inter>, wire_of<Inter>); } &&
+                is_static_layout<Layout>) {
+    return Box::fits(Layout{}.view(), exchange_of<Inter>, wire_of<Inter>);
   } else {
     return true;
   }
