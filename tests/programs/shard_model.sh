@@ -106,4 +106,11 @@ for name in "file.json", "output.json", "tide.json":
     assert rows["tide.reduce"]["bytes_written"] == 2 * gradients + 4 * elements
 PY
 
+# A rank whose thread cannot start is an error, not an abort; the others end with it.
+(
+  ulimit -v 400000
+  expect 3 'could not be started' --model-file odd.json --group once --ranks 200 --samples 1
+  exit "$failures"
+)
+failures=$((failures + $?))
 verdict

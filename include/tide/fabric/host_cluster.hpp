@@ -15,6 +15,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,7 +24,8 @@ namespace tide {
 namespace detail {
 
 // Runs `body(i)` for i in [0, count), each on a thread of its own, waits for all, and throws again what was thrown
-// first; each throw is told to `threw(i, what)` at once, so that no other waits for that thread.
+// first; each throw is told to `threw(i, what)` at once, so that no other waits for that thread. A thread that cannot
+// be started counts as one that threw.
 template <class Body, class Threw>
 void run_threads(std::size_t count, const Body& body, const Threw& threw) {
   struct First {
@@ -50,7 +52,23 @@ void run_threads(std::size_t count, const Body& body, const Threw& threw) {
   };
   std::vector<std::thread> threads;
   threads.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) threads.emplace_back(guarded, i);
+  const auto start = [&](std::size_t i) {
+#if TIDE_HAS_EXCEPTIONS
+    try {
+      threads.emplace_back(guarded, i);
+    } catch (const std::system_error& error) {
+      const std::string words =
+          text({"tide::HostCluster: the thread of a rank could not be started; rank ", i, ": ", error.what(), "."});
+      if (!first.taken.test_and_set()) first.thrown = std::make_exception_ptr(Error(Errc::capacity, words));
+      threw(i, words.c_str());
+      return false;
+    }
+#else
+    threads.emplace_back(guarded, i);
+#endif
+    return true;
+  };
+  for (std::size_t i = 0; i < count && start(i);) ++i;
   for (std::thread& thread : threads) thread.join();
 #if TIDE_HAS_EXCEPTIONS
   if (first.thrown) std::rethrow_exception(first.thrown);

@@ -30,7 +30,7 @@ inline HostStream HostFabric::stream() {
   if (state_->options.lanes == HostLanes::merged) {
     return HostStream(*this, lane(Operation::gather, {LaneKind::caller, 0}));
   }
-  streams_.push_back(std::make_unique<detail::HostLane>(*state_));
+  streams_.push_back(detail::make_lane(*state_));
   return HostStream(*this, *streams_.back());
 }
 
@@ -97,10 +97,11 @@ inline std::int32_t HostFabric::new_counter() {
 
 inline detail::HostLane& HostFabric::lane(Operation operation, Lane lane) {
   const bool merged = state_->options.lanes == HostLanes::merged;
-  auto& slot = lanes_[merged ? std::tuple(Operation::gather, LaneKind::caller, 0)
-                             : std::tuple(operation, lane.kind, lane.index)];
-  if (!slot) slot = std::make_unique<detail::HostLane>(*state_);
-  return *slot;
+  const auto key =
+      merged ? std::tuple(Operation::gather, LaneKind::caller, 0) : std::tuple(operation, lane.kind, lane.index);
+  const auto found = lanes_.find(key);
+  if (found != lanes_.end()) return *found->second;
+  return *lanes_.emplace(key, detail::make_lane(*state_)).first->second;
 }
 
 inline detail::HostLane& HostFabric::own_lane(StreamRef stream) {

@@ -8,7 +8,9 @@
 
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -132,5 +134,19 @@ class HostLane {
   bool stopping_ = false;
   std::thread thread_;  // last: it uses the others
 };
+
+// @throws Error (Errc::capacity) when the system starts no more threads
+[[nodiscard]] inline std::unique_ptr<HostLane> make_lane(HostState& state) {
+#if TIDE_HAS_EXCEPTIONS
+  try {
+    return std::make_unique<HostLane>(state);
+  } catch (const std::system_error& error) {
+    raise(Errc::capacity,
+          text({"tide::HostFabric: a thread for a lane or a stream could not be started; ", error.what(), "."}));
+  }
+#else
+  return std::make_unique<HostLane>(state);
+#endif
+}
 
 }  // namespace tide::detail
