@@ -309,10 +309,10 @@ void write_json(std::ostream& out, const Options& options, const Report& report)
 }
 
 int shard_model(const Args& args) {
-  if (args.has("--list")) return list();
   const Options options = parse(args);
+  if (args.has("--list")) return list();
   require_sensible(options.unit.parameters.view(), {1, options.ranks}, options.unit.name);
-  if (!options.json.empty()) write_file(options.json, [](std::ostream&) {});  // refused now rather than at the end
+  if (!options.json.empty()) require_writable(options.json);  // refused now rather than at the end
   Report report;
   try {
     const Progress progress;

@@ -8,11 +8,15 @@
 #include <tide/core/error.hpp>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tide_example {
 
@@ -28,12 +32,41 @@ namespace tide_example {
   return std::move(text).str();
 }
 
+/// JSON in which no key is there twice in one object (the last one would win without a word), and nothing is nested so
+/// deep that a recursive visitor could not bear it. `fail(what)` must not return.
+template <class Fail>
+[[nodiscard]] nlohmann::json parse_strictly(const std::string& text, const Fail& fail) {
+  std::vector<std::set<std::string>> open_objects;
+  const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+    using Event = nlohmann::json::parse_event_t;
+    if (depth > 32) fail("values must not be nested more than 32 deep");
+    if (event == Event::object_start) open_objects.emplace_back();
+    if (event == Event::object_end) open_objects.pop_back();
+    if (event == Event::key && !open_objects.back().insert(value.get<std::string>()).second) {
+      fail("the key " + value.dump(-1, ' ', true).substr(0, 60) + " is there twice in one object");
+    }
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, check);
+  } catch (const nlohmann::json::exception& error) {
+    fail("this is not JSON: " + std::string(error.what()).substr(0, 150));
+    std::abort();
+  }
+}
+
 /// A file of JSON.  @throws tide::Error (Errc::argument)
 [[nodiscard]] inline nlohmann::json read_json(const std::string& path) {
-  try {
-    return nlohmann::json::parse(read_file(path));
-  } catch (const nlohmann::json::parse_error& error) {
-    tide::raise(tide::Errc::argument, "'" + path + "' is not JSON: " + error.what());
+  return parse_strictly(read_file(path),
+                        [&](const std::string& what) { tide::raise(tide::Errc::argument, "'" + path + "': " + what); });
+}
+
+/// Refuses a file that cannot be written, and leaves what is in it alone.  @throws tide::Error (Errc::argument)
+inline void require_writable(const std::string& path) {
+  if (path == "-") return;
+  errno = 0;
+  if (!std::ofstream(path, std::ios::binary | std::ios::app)) {
+    tide::raise(tide::Errc::argument, "cannot write '" + path + "': " + (errno == 0 ? "failed" : std::strerror(errno)));
   }
 }
 

@@ -77,21 +77,7 @@ class ModelReader {
   }
 
   nlohmann::json parse(const std::string& text) const {
-    // A key that is there twice would be overwritten without a word.
-    std::vector<std::set<std::string>> open_objects;
-    const auto check_keys = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-      if (event == nlohmann::json::parse_event_t::object_start) open_objects.emplace_back();
-      if (event == nlohmann::json::parse_event_t::object_end) open_objects.pop_back();
-      if (event == nlohmann::json::parse_event_t::key && !open_objects.back().insert(value.get<std::string>()).second) {
-        fail("the key " + shown(value) + " is there twice in one object");
-      }
-      return true;
-    };
-    try {
-      return nlohmann::json::parse(text, check_keys);
-    } catch (const nlohmann::json::exception& error) {
-      fail("this is not JSON: " + cut(error.what(), 150));
-    }
+    return parse_strictly(text, [&](const std::string& what) { fail(what); });
   }
 
   FileUnit read_group(const nlohmann::json& entry) {

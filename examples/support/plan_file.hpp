@@ -48,6 +48,16 @@ inline void require_sensible(const tide::GroupView& group, tide::MeshShape mesh,
       }
     }
   }
+  if (const tide::LayoutFault fault = check(group, ranks); fault.rule != tide::LayoutRule::none) {
+    tide::raise(tide::Errc::layout, "group '" + name + "': " + describe(fault, group));
+  }
+  tide::index_t rows = 0;
+  for (const tide::Parameter& parameter : group.parameters) {
+    rows += parameter.shape.elements() > 0 ? parameter.shape.product(0, parameter.sharding.dimension) : 0;
+    if (rows > tide::most_rows / ranks / mesh.ranks_per_node) {
+      refuse("has more rows than verify follows; parameter '" + parameter.name.str() + "'");
+    }
+  }
 }
 
 [[nodiscard]] inline std::string text(tide::MeshShape mesh) {

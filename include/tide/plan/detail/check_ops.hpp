@@ -14,8 +14,8 @@
 
 namespace tide {
 
-/// How many rows `verify` follows in one run of all plans (of copies times their targets, of sums times their inputs);
-/// more is a violation of bounds. It keeps a file with absurd numbers from taking all time and memory.
+/// How many rows `verify` follows in one run of all plans (of shards, of copies times their targets, of sums times
+/// their inputs); more is a violation of bounds. It keeps a file with absurd numbers from taking all time and memory.
 inline constexpr index_t most_rows = index_t{1} << 27;
 
 namespace detail {
@@ -26,6 +26,11 @@ class OpCheck {
       : collective_(&collective), pieces_(&pieces), report_(&report) {}
 
   void check(std::span<const Plan> plans) {
+    for (const Parameter& parameter : collective_->layout.group.parameters) {
+      if (parameter.shape.elements() == 0) continue;
+      const index_t rows = parameter.shape.product(0, parameter.sharding.dimension);
+      rows_ = std::min(rows_ + std::min(rows, most_rows) * mesh().ranks(), most_rows + 1);
+    }
     for (std::size_t p = 0; p < plans.size(); ++p) {
       net_lane_ = {};
       for (std::size_t s = 0; s < plans[p].ops.size(); ++s) check(plans[p], p, s);
