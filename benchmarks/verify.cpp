@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // verify: how long the proof of large plans takes, and how much memory: gather and reduce of a Llama-3.1-70B block and
-// of a Qwen3-30B-A3B block, one tensor per expert, on 64 ranks of one node.
+// of a Qwen3-30B-A3B block, one tensor per expert, on 64 ranks of one node or on any mesh.
 
 #include "../examples/support/args.hpp"
 #include "../examples/support/files.hpp"
@@ -12,7 +12,9 @@
 #include <tide/plan/kernels.hpp>
 #include <tide/plan/verify.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
+#include <tide/reduce/node_exchange.hpp>
 #include <tide/reduce/ring.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include <nlohmann/json.hpp>
@@ -28,10 +30,9 @@ namespace tide_example {
 namespace {
 
 constexpr std::string_view usage =
-    R"(verify [--ranks N] [--json FILE]
+    R"(verify [--mesh NODESxRANKS] [--model NAME] [--json FILE]
 
-Times tide::verify on the plans of N ranks of one node, 64 if not given. Memory is the largest that the process has taken
-so far.
+Times tide::verify on the plans of a mesh, 1x64 if not given. Memory is the largest that the process has taken so far.
 
   exit code  0 every plan holds, 1 a law is violated, 2 bad usage, 3 an error, named on standard error
 )";
@@ -45,20 +46,26 @@ struct Row {
   bool holds = false;
 };
 
-Row prove(const tide::Model& model, tide::Operation operation, tide::index_t ranks) {
+Row prove(const tide::Model& model, tide::Operation operation, tide::MeshShape mesh) {
   const tide::Unit* most = &model.units.front();
   for (const tide::Unit& unit : model.units) most = unit.repeat > most->repeat ? &unit : most;
   tide::Collective collective;
-  collective.layout = {most->group, {1, ranks}, tide::TightPacking::rule};
+  collective.layout = {most->group, mesh, tide::TightPacking::rule};
   collective.operation = operation;
+  using Inter = tide::RdmaDoublingTransport<>;
   if (operation == tide::Operation::reduce) {
-    collective.inbox = tide::Ring<tide::Chunks<4>, tide::Bytes<(64 << 20)>>::shape(collective.layout);
+    using Ring = tide::Ring<tide::Chunks<4>, tide::Bytes<(64 << 20)>>;
+    const tide::ReduceMemory memory = Ring::memory(collective.layout, tide::exchange_of<Inter>);
+    collective.inbox = memory.inbox;
+    collective.network = memory.network;
+  } else {
+    collective.network = Inter::network(collective.layout);
   }
   tide::fill_kernels(collective);
   std::vector<tide::Plan> plans;
-  for (tide::index_t r = 0; r < ranks; ++r) {
+  for (tide::index_t r = 0; r < mesh.ranks(); ++r) {
     plans.push_back(operation == tide::Operation::gather
-                        ? tide::UnicastTransport::gather(collective, tide::Rank{r})
+                        ? Inter::gather<tide::UnicastTransport>(collective, tide::Rank{r})
                         : tide::CopyEngineReducer<>::reduce(collective, tide::Rank{r}));
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -81,15 +88,22 @@ std::string fixed(double value, int digits) {
 }
 
 int run(const Args& args) {
-  const tide::index_t ranks = args.number("--ranks", 64, 1, 128);
+  const std::string given = args.text("--mesh", "1x64");
+  const std::size_t x = given.find('x');
+  const auto nodes = parse_number<tide::index_t>(std::string_view(given).substr(0, x), 1, 1024);
+  const auto local = x == std::string::npos
+                         ? std::nullopt
+                         : parse_number<tide::index_t>(std::string_view(given).substr(x + 1), 1, 128);
+  if (!nodes || !local) throw UsageError("--mesh takes NODESxRANKS, as in 128x8, not '" + given + "'");
   std::vector<Row> rows;
   for (const char* model : {"llama3.1-70b", "qwen3-30b-a3b"}) {
+    if (args.text("--model", model) != model) continue;
     for (const tide::Operation operation : {tide::Operation::gather, tide::Operation::reduce}) {
-      rows.push_back(prove(*tide::find_model(model), operation, ranks));
+      rows.push_back(prove(*tide::find_model(model), operation, {*nodes, *local}));
     }
   }
   Table table({"model", "operation", "ops", "seconds", "peak MiB", "holds"});
-  nlohmann::ordered_json json{{"ranks", ranks}, {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{{"mesh", given}, {"rows", nlohmann::ordered_json::array()}};
   bool holds = true;
   for (const Row& row : rows) {
     table.add({row.model, row.operation, std::to_string(row.ops), fixed(row.seconds, 2), fixed(row.megabytes, 0),
@@ -113,6 +127,7 @@ int run(const Args& args) {
 int main(int argc, char** argv) {
   using tide_example::Args;
   return tide_example::run_program(argc, argv, tide_example::usage, [&] {
-    return tide_example::run(Args(argc, argv, {{"--ranks", Args::value}, {"--json", Args::value}}));
+    return tide_example::run(
+        Args(argc, argv, {{"--mesh", Args::value}, {"--model", Args::value}, {"--json", Args::value}}));
   });
 }

@@ -34,7 +34,8 @@ and prints times and costs beside those of the flat path: what FSDP2 does, on th
   --model-file F.json             a model from a file
   --group NAME                    a unit of it; by default the one that it has most often: the block
   --list                          prints the models and their units, and does no more
-  --ranks N                       1 to 256, 4 if not given
+  --ranks N                       1 to 256 on one node, 4 if not given
+  --mesh NODESxRANKS              the same on several nodes, up to 256 ranks in all: packed shards and partial sums cross
   --seed N                        of weights and gradients, 1 if not given
   --source shards|masters         what is gathered: shards as they travel, or f32 masters, which tide and flat path cast
   --transport unicast|multicast   of tide's gather
@@ -55,7 +56,7 @@ that copies as fast as this one did at its best.
 struct Options {
   FileModel model;
   FileUnit unit;
-  index_t ranks = 4;
+  tide::MeshShape mesh{1, 4};
   index_t samples = 5;
   FlatGather::Source source = FlatGather::Source::shards;
   TransportChoice transport = TransportChoice::unicast;
@@ -90,9 +91,23 @@ FileModel chosen_model(const Args& args) {
   return named_model(*known);
 }
 
+tide::MeshShape chosen_mesh(const Args& args) {
+  if (!args.has("--mesh")) return {1, args.number("--ranks", 4, 1, 256)};
+  if (args.has("--ranks")) throw UsageError("give one of --ranks N and --mesh NODESxRANKS");
+  const std::string given = args.text("--mesh", "");
+  const std::size_t x = given.find('x');
+  const auto nodes = parse_number<index_t>(std::string_view(given).substr(0, x), 1, 256);
+  const auto ranks =
+      x == std::string::npos ? std::nullopt : parse_number<index_t>(std::string_view(given).substr(x + 1), 1, 256);
+  if (!nodes || !ranks || *nodes * *ranks > 256) {
+    throw UsageError("--mesh takes NODESxRANKS of at most 256 ranks, as in 2x4, not '" + given + "'");
+  }
+  return {*nodes, *ranks};
+}
+
 Options parse(const Args& args) {
   Options options;
-  options.ranks = args.number("--ranks", 4, 1, 256);
+  options.mesh = chosen_mesh(args);
   options.samples = args.number("--samples", 5, 1, 1000);
   options.source = static_cast<FlatGather::Source>(args.choice("--source", {"shards", "masters"}));
   options.transport = static_cast<TransportChoice>(args.choice("--transport", {"unicast", "multicast"}));
@@ -102,7 +117,7 @@ Options parse(const Args& args) {
   options.pair.flat = !args.has("--no-flat");
   options.pair.seed = static_cast<std::uint64_t>(args.number("--seed", 1, 0, INT64_MAX));
   options.pair.host.lanes = static_cast<tide::HostLanes>(args.choice("--lanes", {"separate", "merged"}));
-  if (!args.has("--lanes") && options.ranks > 16) options.pair.host.lanes = tide::HostLanes::merged;
+  if (!args.has("--lanes") && options.mesh.ranks() > 16) options.pair.host.lanes = tide::HostLanes::merged;
   options.pair.host.memory_bytes = available_memory();
   options.pair.host.deadline = std::chrono::milliseconds(args.number("--deadline-ms", 60'000, 1, INT32_MAX));
   options.model = chosen_model(args);
@@ -151,17 +166,22 @@ struct Report {
   }
 };
 
-/// Counts what the plans of tide's operation do, and compares the count with the formula of plan/tally.hpp.
+/// Counts what the plans of tide's operation do, and compares the count inside nodes with the formula of
+/// plan/tally.hpp, where there is one.
 /// @throws WrongResult
-void count(Row& row, const Options& options, PlanChoices choices, index_t formula) {
-  choices.mesh = {1, options.ranks};
+void count(Row& row, const Options& options, PlanChoices choices, std::optional<index_t> formula) {
+  choices.mesh = options.mesh;
   row.file = make_plans(options.model.name, options.unit.name, options.unit.parameters, choices);
   const tide::Tally tally = tide::tally(row.file.collective, row.file.plans);
   row.bytes_written = tally.bytes_written;
   row.copies = tally.copies;
-  if (tally.bytes_written == formula) return;
-  throw WrongResult(row.name + " writes " + std::to_string(tally.bytes_written) + " bytes, the formula says " +
-                    std::to_string(formula));
+  index_t crossed = 0;  // packed shards with the gaps between them: no formula in parameters' bytes
+  for (const tide::Plan& plan : row.file.plans) {
+    for (const tide::Op& op : plan.ops) crossed += op.kind == tide::OpKind::put ? op.bytes() : 0;
+  }
+  if (!formula || tally.bytes_written - crossed == *formula) return;
+  throw WrongResult(row.name + " writes " + std::to_string(tally.bytes_written - crossed) +
+                    " bytes inside nodes, the formula says " + std::to_string(*formula));
 }
 
 /// Bytes of all parameters, or of all gradients, of one rank.
@@ -182,7 +202,7 @@ void count(Row& row, const Options& options, PlanChoices choices, index_t formul
 template <class Transport>
 void gather(Transport transport, const Options& options, const Progress& progress, Report& report) {
   progress.say("gather: filling the shards");
-  GatherPair pair(transport, options.unit.parameters, options.ranks, options.source, options.pair);
+  GatherPair pair(transport, options.unit.parameters, options.mesh, options.source, options.pair);
   Row tide{"tide.gather"};
   Row flat{"flat.gather"};
   Findings findings;
@@ -209,9 +229,10 @@ void gather(Transport transport, const Options& options, const Progress& progres
   const bool cast = options.source == FlatGather::Source::masters;
   choices.transport = options.transport;
   choices.own = cast ? tide::OwnBlock::cast : Transport::own_block;
-  const bool twice = cast && options.ranks > 1 && options.transport == TransportChoice::multicast;
+  const bool twice = cast && options.mesh.ranks_per_node > 1 && options.transport == TransportChoice::multicast;
+  const bool packed = cast && options.mesh.nodes > 1;
   const index_t gathered = group_bytes(options.unit.parameters.view(), &tide::Parameter::gathered);
-  count(tide, options, choices, (options.ranks + (twice ? 1 : 0)) * gathered);
+  count(tide, options, choices, (options.mesh.ranks() + (twice ? 1 : 0) + (packed ? 1 : 0)) * gathered);
   tide.buffer_bytes = pair.buffer_bytes();
   report.rows.push_back(std::move(tide));
   if (!options.pair.flat) return;
@@ -223,7 +244,7 @@ void reduce(const Options& options, const Progress& progress, Report& report) {
   using Chunks = tide::Chunks<4>;
   using Bytes = tide::Bytes<(64 << 20)>;
   progress.say("reduce: filling the gradients");
-  ReducePair<tide::Ring<Chunks, Bytes>> pair(options.unit.parameters, options.ranks, options.pair);
+  ReducePair<tide::Ring<Chunks, Bytes>> pair(options.unit.parameters, options.mesh, options.pair);
   Row tide{"tide.reduce"};
   Row flat{"flat.reduce"};
   Findings findings;
@@ -247,8 +268,11 @@ void reduce(const Options& options, const Progress& progress, Report& report) {
   choices.inbox_chunks = Chunks::value;
   choices.inbox_bytes = Bytes::value;
   const tide::GroupView group = options.unit.parameters.view();
-  count(tide, options, choices,
-        (options.ranks - 1) * group_bytes(group, &tide::Parameter::gradient) + 4 * group_elements(group));
+  std::optional<index_t> formula;
+  if (options.mesh.nodes == 1) {
+    formula = (options.mesh.ranks() - 1) * group_bytes(group, &tide::Parameter::gradient) + 4 * group_elements(group);
+  }
+  count(tide, options, choices, formula);
   tide.buffer_bytes = pair.buffer_bytes();
   report.rows.push_back(std::move(tide));
   if (!options.pair.flat) return;
@@ -266,8 +290,9 @@ void print(const Options& options, const Report& report) {
   const tide::GroupView group = options.unit.parameters.view();
   const bool separate = options.pair.host.lanes == tide::HostLanes::separate;
   std::cout << options.unit.name << " of " << options.model.name << ": " << grouped(group.size()) << " parameters, "
-            << grouped(group_elements(group)) << " elements, on " << options.ranks << " ranks of "
-            << (separate ? options.ranks + 1 : 1) << " threads; the flat path uses one\n"
+            << grouped(group_elements(group)) << " elements, on " << text(options.mesh) << " ranks of "
+            << (separate ? options.mesh.ranks_per_node + (options.mesh.nodes > 1 ? 3 : 1) : 1)
+            << " threads; the flat path uses one\n"
             << grouped(report.checked_bytes) << " bytes compared, all right\n\n";
   Table table({"", "median ms", "best ms", "bytes written", "copies", "buffer bytes", "of the bound"});
   for (const Row& row : report.rows) {
@@ -300,7 +325,8 @@ void write_json(std::ostream& out, const Options& options, const Report& report)
   }
   const Json json = {{"model", options.model.name},
                      {"group", options.unit.name},
-                     {"ranks", options.ranks},
+                     {"ranks", options.mesh.ranks()},
+                     {"mesh", text(options.mesh)},
                      {"seed", options.pair.seed},
                      {"checked_bytes", report.checked_bytes},
                      {"copied_bytes_per_second", report.rate.bytes_per_second()},
@@ -311,7 +337,7 @@ void write_json(std::ostream& out, const Options& options, const Report& report)
 int shard_model(const Args& args) {
   const Options options = parse(args);
   if (args.has("--list")) return list();
-  require_sensible(options.unit.parameters.view(), {1, options.ranks}, options.unit.name);
+  require_sensible(options.unit.parameters.view(), options.mesh, options.unit.name);
   if (!options.json.empty()) require_writable(options.json);  // refused now rather than at the end
   Report report;
   try {
@@ -344,6 +370,7 @@ int main(int argc, char** argv) {
                                            {"--group", Args::value},
                                            {"--list", Args::alone},
                                            {"--ranks", Args::value},
+                                           {"--mesh", Args::value},
                                            {"--seed", Args::value},
                                            {"--source", Args::value},
                                            {"--transport", Args::value},

@@ -45,6 +45,9 @@ constexpr std::string_view usage =
   --gradients storage|table      of a reduce: where gradients lie
   --finish store|accumulate      of a reduce: what is done with the sum
   --chunks N, --inbox-bytes N    of a reduce: the ring of the inbox, 4 and 67108864 if not given
+  --exchange doubling|direct     of a reduce over nodes: how partial sums cross
+  --chunk-bytes N                of a gather over nodes: of each shard, what takes a round together; 8388608
+  --puts-in-flight N             of a gather over nodes: the most of a rank on their way to one peer; 16
 
   exit code  0 right, 1 a law is violated, 2 bad usage, 3 an error, named on standard error
 )";
@@ -60,11 +63,7 @@ tide::MeshShape parse_mesh(const Args& args) {
   const auto ranks =
       x == std::string_view::npos ? std::nullopt : parse_number<index_t>(text.substr(x + 1), 1, INT32_MAX);
   if (!nodes || !ranks) throw UsageError("--mesh takes NODESxRANKS, as in 1x8, not '" + *given + "'");
-  const tide::MeshShape mesh = tide::Mesh<tide::dynamic, tide::dynamic>(*nodes, *ranks).shape();
-  if (mesh.nodes > 1) {
-    tide::raise(tide::Errc::argument, "--mesh " + *given + ": this version supports one node; give 1xRANKS");
-  }
-  return mesh;
+  return tide::Mesh<tide::dynamic, tide::dynamic>(*nodes, *ranks).shape();
 }
 
 tide::OwnBlock parse_own(const Args& args, TransportChoice transport) {
@@ -85,6 +84,9 @@ PlanChoices parse_choices(const Args& args) {
   choices.inbox_chunks = args.number("--chunks", choices.inbox_chunks, 1, 255);
   choices.inbox_bytes = args.number("--inbox-bytes", choices.inbox_bytes, 1, index_t{1} << 40);
   choices.mesh = parse_mesh(args);
+  choices.rails.chunk_bytes = args.number("--chunk-bytes", choices.rails.chunk_bytes, 16, index_t{1} << 40);
+  choices.rails.puts_in_flight = args.number("--puts-in-flight", choices.rails.puts_in_flight, 2, 65535);
+  choices.exchange = static_cast<tide::Exchange>(args.choice("--exchange", {"doubling", "direct"}));
   return choices;
 }
 
@@ -241,13 +243,20 @@ int plan(const Args& args) {
   const PlanFile file = make_plans(model.name, unit->name, unit->parameters, choices);
   const tide::Collective& collective = file.collective;
   const tide::Bound bound = tide::lower_bound(collective, file.plans, machine);
+  const bool gather = choices.operation == tide::Operation::gather;
+  const bool nodes = choices.mesh.nodes > 1;
   const index_t slot_bytes = collective.layout.bytes(tide::Buffer::slot);
+  // Over nodes a reduce's ring holds what lands and sums on their way, too; a gather has room beside its slot.
+  const index_t inbox_bytes = collective.inbox.bytes() + (gather ? 0 : collective.network.bytes());
+  const index_t network_bytes = gather ? tide::slot_network(collective.layout).bytes() : 0;
   const index_t driver_calls = tide::driver_calls(collective, file.plans);
   report(
       args,
       [&](std::ostream& out) {
-        const JsonText constants = object(
-            {{"slot_bytes", slot_bytes}, {"inbox_bytes", collective.inbox.bytes()}, {"driver_calls", driver_calls}});
+        std::vector<JsonField> all = {
+            {"slot_bytes", slot_bytes}, {"inbox_bytes", inbox_bytes}, {"driver_calls", driver_calls}};
+        if (nodes) all.emplace_back("network_bytes", network_bytes);
+        const JsonText constants = object(all);
         const JsonText limit =
             object({{"seconds", bound.seconds}, {"machine", machine_name(args)}, {"binding", bound.binding()}});
         if (args.has("--summary")) {
@@ -258,9 +267,10 @@ int plan(const Args& args) {
       },
       [&](std::ostream& out) {
         out << name(choices.operation) << " of " << unit->name << " of " << model.name << " on " << text(choices.mesh)
-            << " ranks\n\nslot_bytes    " << grouped(slot_bytes) << "\ninbox_bytes   "
-            << grouped(collective.inbox.bytes()) << "\ndriver_calls  " << grouped(driver_calls) << "\nbound         "
-            << bound.seconds * 1e3 << " ms on " << machine_name(args) << ": " << bound.binding() << '\n';
+            << " ranks\n\nslot_bytes    " << grouped(slot_bytes) << "\ninbox_bytes   " << grouped(inbox_bytes)
+            << (nodes ? "\nnetwork_bytes " + grouped(network_bytes) : "") << "\ndriver_calls  " << grouped(driver_calls)
+            << "\nbound         " << bound.seconds * 1e3 << " ms on " << machine_name(args) << ": " << bound.binding()
+            << '\n';
         if (!args.has("--summary")) out << '\n' << costs(file);
         for (const tide::Plan& of_rank : file.plans) {
           if (args.has("--print")) tide::print(out << '\n', collective, of_rank);
@@ -356,8 +366,9 @@ bool same_plans(const tide::GroupView& a, const tide::GroupView& b) {
 int verify(const Args& args) {
   std::vector<Judged> all;
   if (const std::optional<std::string> path = args.text("--plan")) {
-    for (const char* flag : {"--model", "--model-file", "--group", "--mesh", "--op", "--packing", "--transport",
-                             "--own", "--gradients", "--finish", "--chunks", "--inbox-bytes"}) {
+    for (const char* flag :
+         {"--model", "--model-file", "--group", "--mesh", "--op", "--packing", "--transport", "--own", "--gradients",
+          "--finish", "--chunks", "--inbox-bytes", "--exchange", "--chunk-bytes", "--puts-in-flight"}) {
       if (args.has(flag)) throw UsageError("the file of --plan says it all; leave out " + std::string(flag));
     }
     all.push_back(judge(read_plan_file(*path)));
@@ -415,23 +426,15 @@ int inspect(const Args& args) {
 int main(int argc, char** argv) {
   using tide_example::Args;
   return tide_example::run_program(argc, argv, tide_example::usage, [&] {
-    return tide_example::inspect(Args(argc, argv,
-                                      {{"--model", Args::value},
-                                       {"--model-file", Args::value},
-                                       {"--group", Args::value},
-                                       {"--mesh", Args::value},
-                                       {"--op", Args::value},
-                                       {"--packing", Args::value},
-                                       {"--json", Args::value},
-                                       {"--plan", Args::value},
-                                       {"--summary", Args::alone},
-                                       {"--print", Args::alone},
-                                       {"--machine", Args::value},
-                                       {"--transport", Args::value},
-                                       {"--own", Args::value},
-                                       {"--gradients", Args::value},
-                                       {"--finish", Args::value},
-                                       {"--chunks", Args::value},
-                                       {"--inbox-bytes", Args::value}}));
+    return tide_example::inspect(Args(argc, argv, {{"--model", Args::value},       {"--model-file", Args::value},
+                                                   {"--group", Args::value},       {"--mesh", Args::value},
+                                                   {"--op", Args::value},          {"--packing", Args::value},
+                                                   {"--json", Args::value},        {"--plan", Args::value},
+                                                   {"--summary", Args::alone},     {"--print", Args::alone},
+                                                   {"--machine", Args::value},     {"--transport", Args::value},
+                                                   {"--own", Args::value},         {"--gradients", Args::value},
+                                                   {"--finish", Args::value},      {"--chunks", Args::value},
+                                                   {"--inbox-bytes", Args::value}, {"--exchange", Args::value},
+                                                   {"--chunk-bytes", Args::value}, {"--puts-in-flight", Args::value}}));
   });
 }

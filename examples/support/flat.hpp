@@ -274,7 +274,11 @@ class FlatReduce {
   void sum(float scale, const ArenaOf& arena_of) {
     constexpr index_t block = 2048;  // elements; a few blocks of floats stay in the first cache
     std::vector<const float*> inputs(static_cast<std::size_t>(ranks_));
+    const tide::MeshShape mesh = fabric_.mesh();
     std::vector<float> scratch(static_cast<std::size_t>(17 * block));
+    std::vector<float> node_sums(static_cast<std::size_t>(mesh.nodes * block));
+    std::vector<const float*> nodes;
+    for (index_t node = 0; node < mesh.nodes; ++node) nodes.push_back(node_sums.data() + node * block);
     auto* output = reinterpret_cast<float*>(result());
     for (index_t done = 0; done < slice_ / 4; done += block) {
       const index_t n = std::min(block, slice_ / 4 - done);
@@ -282,7 +286,15 @@ class FlatReduce {
         inputs[static_cast<std::size_t>(r)] =
             reinterpret_cast<const float*>(arena_of(r) + input_ + rank_ * slice_) + done;
       }
-      detail::sum_along_tree(inputs.data(), ranks_, output + done, n, scale, scratch.data());
+      if (mesh.nodes == 1) {
+        detail::sum_along_tree(inputs.data(), ranks_, output + done, n, scale, scratch.data());
+        continue;
+      }
+      for (index_t node = 0; node < mesh.nodes; ++node) {
+        detail::sum_along_tree(inputs.data() + node * mesh.ranks_per_node, mesh.ranks_per_node,
+                               node_sums.data() + node * block, n, 1, scratch.data());
+      }
+      detail::sum_along_tree(nodes.data(), mesh.nodes, output + done, n, scale, scratch.data());
     }
   }
 

@@ -22,14 +22,15 @@ class GatherPair {
 
   /// @tparam Transport  how tide moves blocks
   template <class Transport>
-  GatherPair(Transport, const tide::DynamicGroup& group, index_t ranks, Source source, const PairOptions& options)
-      : layout_(group, {1, ranks}),
-        flat_(flat_layout(group, {1, ranks})),
+  GatherPair(Transport, const tide::DynamicGroup& group, tide::MeshShape mesh, Source source,
+             const PairOptions& options)
+      : layout_(group, mesh),
+        flat_(flat_layout(group, mesh)),
         source_(source),
         options_(options),
-        cluster_({1, ranks}, options.host),
-        meet_(static_cast<std::ptrdiff_t>(ranks)),
-        ranks_(static_cast<std::size_t>(ranks)) {
+        cluster_(mesh, options.host),
+        meet_(static_cast<std::ptrdiff_t>(mesh.ranks())),
+        ranks_(static_cast<std::size_t>(mesh.ranks())) {
     on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       at(fabric) = std::make_unique<OneRank>(fabric, *this, Transport{});
       fabric.init();
@@ -112,12 +113,15 @@ class GatherPair {
 
   void measure_copies(CopyRate& rate) { rate.measure(cluster_, ranks_.front()->copies); }
 
-  /// Memory of tide's slots on all ranks.
-  [[nodiscard]] index_t buffer_bytes() const { return slot_bytes() * static_cast<index_t>(ranks_.size()); }
+  /// Memory of tide's slots on all ranks, and of what crosses nodes.
+  [[nodiscard]] index_t buffer_bytes() const {
+    const index_t network = ranks_.front()->slots.network_bytes();
+    return (slot_bytes() + network) * static_cast<index_t>(ranks_.size());
+  }
   /// Of the flat path, with the parameters that it fills.
   [[nodiscard]] FlatCost flat_cost() const {
     FlatCost cost = ranks_.front()->flat->cost();
-    cost.buffer_bytes += buffer_bytes();
+    cost.buffer_bytes += slot_bytes() * static_cast<index_t>(ranks_.size());
     return cost;
   }
 
@@ -139,7 +143,7 @@ class GatherPair {
     tide::Gathered<Layout> enqueue(const tide::MasterShards<Layout>& masters, tide::HostStream& stream) override {
       return gather.enqueue(masters, stream);
     }
-    tide::AllGather<Layout, Transport> gather;
+    tide::AllGather<Layout, Transport, tide::RdmaDoublingTransport<>> gather;
   };
 
   struct OneRank {

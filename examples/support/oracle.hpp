@@ -14,6 +14,7 @@
 #include "elements.hpp"
 
 #include <tide/layout/group.hpp>
+#include <tide/layout/mesh.hpp>
 
 #include <algorithm>
 #include <array>
@@ -175,28 +176,39 @@ template <class T, class Make>
   });
 }
 
-/// What a reduce-scatter leaves of the gradients of all ranks: neighbours are added in pairs until one sum is left.
-[[nodiscard]] inline Values reduced(tide::Element element, const std::vector<Key>& key_of_rank, float scale) {
+/// What a reduce-scatter leaves of the gradients of all ranks: neighbours in a node are added in pairs until one sum is
+/// left, and then the sums of the nodes.
+[[nodiscard]] inline Values reduced(tide::Element element, const std::vector<Key>& key_of_rank, tide::MeshShape mesh,
+                                    float scale) {
   std::vector<Values> leaves;
   for (const Key key : key_of_rank) leaves.push_back(widened_gradients(element, key));
   return {4, [=](std::byte* to, index_t first, index_t count) {
-            std::vector<std::vector<float>> sums;
-            for (const Values& leaf : leaves) {
-              sums.emplace_back(static_cast<std::size_t>(count));
-              leaf.write(reinterpret_cast<std::byte*>(sums.back().data()), first, count);
-            }
-            while (sums.size() > 1) {
-              std::vector<std::vector<float>> pairs;
-              for (std::size_t s = 0; s < sums.size(); s += 2) {
-                if (s + 1 < sums.size()) {
-                  for (std::size_t i = 0; i < sums[s].size(); ++i) sums[s][i] += sums[s + 1][i];
+            using Sums = std::vector<std::vector<float>>;
+            const auto in_pairs = [](Sums sums) {
+              while (sums.size() > 1) {
+                Sums pairs;
+                for (std::size_t s = 0; s < sums.size(); s += 2) {
+                  if (s + 1 < sums.size()) {
+                    for (std::size_t i = 0; i < sums[s].size(); ++i) sums[s][i] += sums[s + 1][i];
+                  }
+                  pairs.push_back(std::move(sums[s]));
                 }
-                pairs.push_back(std::move(sums[s]));
+                sums = std::move(pairs);
               }
-              sums = std::move(pairs);
+              return sums[0];
+            };
+            Sums nodes;
+            for (auto leaf = leaves.begin(); leaf != leaves.end(); leaf += mesh.ranks_per_node) {
+              Sums node;
+              for (auto own = leaf; own != leaf + mesh.ranks_per_node; ++own) {
+                node.emplace_back(static_cast<std::size_t>(count));
+                own->write(reinterpret_cast<std::byte*>(node.back().data()), first, count);
+              }
+              nodes.push_back(in_pairs(std::move(node)));
             }
+            const std::vector<float> sum = in_pairs(std::move(nodes));
             auto* result = reinterpret_cast<float*>(to);
-            for (std::size_t i = 0; i < sums[0].size(); ++i) result[i] = sums[0][i] * scale;
+            for (std::size_t i = 0; i < sum.size(); ++i) result[i] = sum[i] * scale;
           }};
 }
 

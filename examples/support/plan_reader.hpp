@@ -183,12 +183,16 @@ class PlanReader {
   void read_inbox(const Value& json) {
     where_ = "inbox: ";
     const Value& inbox = at(json, "inbox");
-    only(inbox, {"chunks", "pieces", "chunk_elements", "element_bytes"});
+    only(inbox, {"chunks", "pieces", "chunk_elements", "element_bytes", "piece_room", "place"});
     tide::InboxShape& shape = file_.collective.inbox;
     shape.chunks = number(inbox, "chunks", 0, 255);
     shape.pieces = number(inbox, "pieces", 0, tide::max_ranks);
     shape.chunk_elements = number(inbox, "chunk_elements", 0, index_t{1} << 34);
     shape.element_bytes = number(inbox, "element_bytes", 0, 8);
+    shape.piece_room = number(inbox, "piece_room", 0, most_memory, 0);
+    if (has(inbox, "place")) {
+      shape.place = static_cast<tide::InboxPlace>(choice(inbox, "place", names<tide::InboxPlace, 2>()));
+    }
     if (shape.pieces != file_.collective.layout.mesh.ranks_per_node - 1) refuse("'pieces' must be one per peer");
     where_.clear();
   }
@@ -200,8 +204,8 @@ class PlanReader {
     }
     where_ = "network: ";
     const Value& network = at(json, "network");
-    only(network,
-         {"inbox_bytes", "inbox_instances", "partials_bytes", "partials_instances", "piece_bytes", "puts_in_flight"});
+    only(network, {"inbox_bytes", "inbox_instances", "partials_bytes", "partials_instances", "piece_bytes",
+                   "puts_in_flight", "exchange"});
     tide::NetworkShape& shape = file_.collective.network;
     shape.inbox_bytes = number(network, "inbox_bytes", 0, most_memory);
     shape.inbox_instances = number(network, "inbox_instances", 1, 256);
@@ -209,6 +213,9 @@ class PlanReader {
     shape.partials_instances = number(network, "partials_instances", 1, 256);
     shape.piece_bytes = number(network, "piece_bytes", 0, most_memory);
     shape.puts_in_flight = number(network, "puts_in_flight", 0, most_32);
+    if (has(network, "exchange")) {
+      shape.exchange = static_cast<tide::Exchange>(choice(network, "exchange", names<tide::Exchange, 2>()));
+    }
     where_.clear();
   }
 
@@ -336,16 +343,16 @@ class PlanReader {
   }
 
   tide::Lane parse_lane(const std::string& name) const {
-    constexpr std::pair<std::string_view, tide::LaneKind> plain[] = {
-        {"caller", tide::LaneKind::caller}, {"sum", tide::LaneKind::sum}, {"net", tide::LaneKind::net}};
-    for (const auto& [text, kind] : plain) {
-      if (text == name) return {kind, 0};
+    if (name == "caller") return {tide::LaneKind::caller, 0};
+    constexpr std::pair<std::string_view, tide::LaneKind> numbered[] = {
+        {"push", tide::LaneKind::push}, {"sum", tide::LaneKind::sum}, {"net", tide::LaneKind::net}};
+    for (const auto& [text, kind] : numbered) {
+      if (name == text && kind != tide::LaneKind::push) return {kind, 0};
+      if (!name.starts_with(std::string(text) + " ")) continue;
+      const auto index = parse_number<std::int32_t>(std::string_view(name).substr(text.size() + 1), 0, tide::max_ranks);
+      if (index) return {kind, *index};
     }
-    if (name.starts_with("push ")) {
-      const auto index = parse_number<std::int32_t>(std::string_view(name).substr(5), 0, tide::max_ranks);
-      if (index) return {tide::LaneKind::push, *index};
-    }
-    refuse("a lane is called caller, push N, sum or net, not '" + name + "'");
+    refuse("a lane is called caller, push N, sum, sum N, net or net N, not '" + name + "'");
   }
 
   // ---- ops

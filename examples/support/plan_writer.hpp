@@ -136,14 +136,19 @@ inline void write_plan(std::ostream& out, const PlanFile& file, const JsonText& 
     out << "\"gradients\": \"" << (collective.gradients == tide::GradientSource::storage ? "storage" : "table")
         << "\",\n\"finish\": \"" << (collective.finish == tide::Finish::store ? "store" : "accumulate")
         << "\",\n\"inbox\": {\"chunks\": " << inbox.chunks << ", \"pieces\": " << inbox.pieces
-        << ", \"chunk_elements\": " << inbox.chunk_elements << ", \"element_bytes\": " << inbox.element_bytes << "},\n";
+        << ", \"chunk_elements\": " << inbox.chunk_elements << ", \"element_bytes\": " << inbox.element_bytes;
+    if (inbox.piece_room != 0) out << ", \"piece_room\": " << inbox.piece_room;
+    if (inbox.place != tide::InboxPlace::ring) out << ", \"place\": \"" << name(inbox.place) << '"';
+    out << "},\n";
   }
   const tide::NetworkShape& network = collective.network;
   if (collective.layout.mesh.nodes > 1) {
     out << "\"network\": {\"inbox_bytes\": " << network.inbox_bytes
         << ", \"inbox_instances\": " << network.inbox_instances << ", \"partials_bytes\": " << network.partials_bytes
         << ", \"partials_instances\": " << network.partials_instances << ", \"piece_bytes\": " << network.piece_bytes
-        << ", \"puts_in_flight\": " << network.puts_in_flight << "},\n";
+        << ", \"puts_in_flight\": " << network.puts_in_flight;
+    if (collective.operation == tide::Operation::reduce) out << ", \"exchange\": \"" << name(network.exchange) << '"';
+    out << "},\n";
   }
   std::vector<JsonText> kernels;
   for (const tide::Kernel& kernel : collective.kernels) {

@@ -11,6 +11,7 @@
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/ring.hpp>
 #include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include <unistd.h>
@@ -33,22 +34,32 @@ struct PlanChoices {
   tide::Finish finish = tide::Finish::store;
   tide::index_t inbox_chunks = 4;
   tide::index_t inbox_bytes = 64 << 20;
+  tide::RailRules rails{};                             ///< of a gather over nodes
+  tide::Exchange exchange = tide::Exchange::doubling;  ///< of a reduce over nodes
 };
 
 /// Refuses to write plans that would not fit into this machine's memory.
 /// @throws tide::Error (Errc::capacity)
-inline void require_memory(const tide::Collective& collective, const std::string& group) {
+inline void require_memory(const tide::Collective& collective, const std::string& group, const PlanChoices& choices) {
   using tide::index_t;
   const index_t ranks = collective.ranks();
+  const tide::MeshShape mesh = collective.layout.mesh;
   const bool gather = collective.operation == tide::Operation::gather;
   const tide::Buffer target = gather ? tide::Buffer::slot : tide::Buffer::output;
   const tide::Buffer source = gather ? tide::Buffer::shards : tide::Buffer::gradients;
   auto per_peer = static_cast<index_t>(tide::coalesce(collective.layout.blocks(tide::Rank{0}, source, target)).size());
+  index_t peers = ranks;
   if (!gather) {
     const index_t output = collective.layout.max_bytes(tide::Buffer::output) / 4;
     per_peer += 5 * tide::ceil_div(output, std::max<index_t>(1, collective.inbox.chunk_elements));
+  } else if (mesh.nodes > 1) {  // rounds of chunks, spread to the peers of a node
+    const index_t chunks = tide::ceil_div(collective.layout.max_bytes(tide::Buffer::shards), choices.rails.chunk_bytes);
+    index_t rounds = 0;
+    while ((index_t{1} << rounds) < mesh.nodes) ++rounds;
+    per_peer = per_peer * (1 + rounds) + 4 * rounds * chunks;
+    peers = mesh.ranks_per_node;
   }
-  const double needed = 128.0 * static_cast<double>(ranks) * static_cast<double>(ranks) * static_cast<double>(per_peer);
+  const double needed = 128.0 * static_cast<double>(ranks) * static_cast<double>(peers) * static_cast<double>(per_peer);
   const double present = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (ranks <= most_planned_ranks && needed <= present) return;
   constexpr double gib = 1 << 30;
@@ -71,18 +82,27 @@ inline void require_memory(const tide::Collective& collective, const std::string
   collective.operation = choices.operation;
   collective.own = choices.own;
   const bool gather = choices.operation == tide::Operation::gather;
-  if (!gather) {
+  if (gather) {
+    collective.network = tide::gather_network(collective.layout, choices.rails);
+  } else {
+    const tide::ReduceMemory memory =
+        tide::ring_memory(collective.layout, choices.inbox_chunks, choices.inbox_bytes, choices.exchange);
     collective.gradients = choices.gradients;
     collective.finish = choices.finish;
-    collective.inbox = tide::ring_shape(collective.layout, choices.inbox_chunks, choices.inbox_bytes);
+    collective.inbox = memory.inbox;
+    collective.network = memory.network;
   }
   tide::fill_kernels(collective);
-  require_memory(collective, group_name);
+  require_memory(collective, group_name, choices);
+  const bool multicast = choices.transport == TransportChoice::multicast;
   for (tide::index_t r = 0; r < collective.ranks(); ++r) {
     const tide::Rank rank{r};
     if (!gather) {
       file.plans.push_back(tide::CopyEngineReducer<>::reduce(collective, rank));
-    } else if (choices.transport == TransportChoice::multicast) {
+    } else if (choices.mesh.nodes > 1) {
+      const tide::OpKind spreads_by = multicast ? tide::OpKind::multicast : tide::OpKind::copy;
+      file.plans.push_back(tide::gather_on_rails(collective, rank, choices.rails, spreads_by));
+    } else if (multicast) {
       file.plans.push_back(tide::MulticastTransport::gather(collective, rank));
     } else {
       file.plans.push_back(tide::UnicastTransport::gather(collective, rank));

@@ -20,14 +20,15 @@ template <class Inbox>
 class ReducePair {
  public:
   using Layout = tide::DynamicLayout;
+  using Inter = tide::RdmaDoublingTransport<>;
 
-  ReducePair(const tide::DynamicGroup& group, tide::index_t ranks, const PairOptions& options)
-      : layout_(group, {1, ranks}),
-        flat_(flat_layout(group, {1, ranks})),
+  ReducePair(const tide::DynamicGroup& group, tide::MeshShape mesh, const PairOptions& options)
+      : layout_(group, mesh),
+        flat_(flat_layout(group, mesh)),
         options_(options),
-        cluster_({1, ranks}, options.host),
-        meet_(static_cast<std::ptrdiff_t>(ranks)),
-        ranks_(static_cast<std::size_t>(ranks)) {
+        cluster_(mesh, options.host),
+        meet_(static_cast<std::ptrdiff_t>(mesh.ranks())),
+        ranks_(static_cast<std::size_t>(mesh.ranks())) {
     on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       at(fabric) = std::make_unique<OneRank>(fabric, *this);
       fabric.init();
@@ -94,9 +95,9 @@ class ReducePair {
 
   void measure_copies(CopyRate& rate) { rate.measure(cluster_, ranks_.front()->copies); }
 
-  /// Memory of tide's inboxes on all ranks.
+  /// Memory of tide's inboxes on all ranks, and of what crosses nodes.
   [[nodiscard]] index_t buffer_bytes() const {
-    return Inbox::shape(layout_.view()).bytes() * static_cast<index_t>(ranks_.size());
+    return Inbox::memory(layout_.view(), tide::exchange_of<Inter>).bytes() * static_cast<index_t>(ranks_.size());
   }
   [[nodiscard]] FlatCost flat_cost() const { return ranks_.front()->flat->cost(); }
 
@@ -113,7 +114,7 @@ class ReducePair {
 
     tide::Gradients<Layout> gradients;
     tide::MasterShards<Layout> output;
-    tide::ReduceScatter<Layout, tide::CopyEngineReducer<>, tide::SingleNode, Inbox> reduce;
+    tide::ReduceScatter<Layout, tide::CopyEngineReducer<>, Inter, Inbox> reduce;
     tide::HostStream stream;
     std::optional<FlatReduce> flat{};
     index_t copies = 0;
@@ -143,7 +144,7 @@ class ReducePair {
       const std::byte* at = shard(tide::ParameterIndex{p});
       for (const oracle::Run& run : oracle::runs_of(parameter, layout_.mesh().ranks(), rank)) {
         buffer.compare(at, parameter.name.str(), run.first, run.count,
-                       oracle::reduced(parameter.gradient, keys, scale()));
+                       oracle::reduced(parameter.gradient, keys, layout_.view().mesh, scale()));
         at += 4 * run.count;
       }
     }

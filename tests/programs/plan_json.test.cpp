@@ -46,8 +46,13 @@ TEST_CASE("plan file: what was written is read, with all that it is judged by") 
   constexpr auto ragged = tide::group(tide::param<tide::bf16>("w", {6, 2}, tide::ragged<3, 0, 3>()),
                                       tide::param<float>("v", {4, 3}, tide::shard(1)), tide::alias("head", "w"));
   std::vector<Planned> all = {
-      tide_test::planned_gather(ragged.view(), 3), small_gather(), small_reduce(),
-      tide_test::planned_gather(tide_test::odd_group.view(), 3, OwnBlock::in_place, tide::Fsdp2Packing::rule)};
+      tide_test::planned_gather(ragged.view(), 3),
+      small_gather(),
+      small_reduce(),
+      tide_test::planned_gather(tide_test::odd_group.view(), 3, OwnBlock::in_place, tide::Fsdp2Packing::rule),
+      tide_test::planned_gather_on(tide_test::odd_group.view(), {3, 2}, OwnBlock::cast),
+      tide_test::planned_reduce(tide_test::odd_group.view(), {3, 2}, tide::Exchange::doubling),
+      tide_test::planned_reduce(tide_test::mixed_group.view(), {2, 1}, tide::Exchange::direct)};
   for (const tide::index_t ranks : {1, 2, 4}) {
     all.push_back(tide_test::planned_gather(tide_test::mixed_group.view(), ranks, OwnBlock::cast));
     all.push_back(tide_test::planned_gather<tide::MulticastTransport>(tide_test::mixed_group.view(), ranks));
@@ -61,6 +66,7 @@ TEST_CASE("plan file: what was written is read, with all that it is judged by") 
     CHECK(collective.own == planned.collective.own);
     CHECK(collective.finish == planned.collective.finish);
     CHECK(collective.inbox == planned.collective.inbox);
+    CHECK(collective.network == planned.collective.network);
     CHECK(collective.kernels == planned.collective.kernels);
     CHECK(collective.layout.packing == planned.collective.layout.packing);
     CHECK(tide::verify(collective, read.plans).holds());
@@ -152,7 +158,7 @@ TEST_CASE("plan file: what cannot be read is named, with rank, lane and op") {
         "rank 2, lane 'caller', op 1 of it: an object with the key 'op' is needed");
   CHECK(said([](json& p) { p["ranks"][2]["lanes"][1]["name"] = "push 2"; }) == "rank 2: lane 'push 2' is there twice");
   CHECK(said([](json& p) { p["ranks"][2]["lanes"][1]["name"] = "pull 2"; }) ==
-        "rank 2: a lane is called caller, push N, sum or net, not 'pull 2'");
+        "rank 2: a lane is called caller, push N, sum, sum N, net or net N, not 'pull 2'");
   CHECK(said([](json& p) { p["ranks"][2]["exits"][0]["lane"] = "pull"; }).find("rank 2: a lane is called") == 0);
   CHECK(said([](json& p) { p["ranks"][2]["rank"] = 1; }) == "ranks, entry 2: rank 1 is there twice");
   CHECK(said([](json& p) { p["ranks"].erase(2); }) == "'ranks' must hold the 3 ranks of the mesh, not 2");

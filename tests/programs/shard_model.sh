@@ -33,6 +33,9 @@ expect 2 '--ranks takes a whole number' --ranks 0
 expect 2 '--ranks takes a whole number' --ranks four
 expect 2 '--ranks takes a whole number' --ranks -1
 expect 2 '--ranks is given twice' --ranks 4 --ranks 4
+expect 2 'give one of --ranks N and --mesh' --ranks 4 --mesh 2x2
+expect 2 '--mesh takes NODESxRANKS' --mesh 4
+expect 2 '--mesh takes NODESxRANKS' --mesh 2x200
 expect 2 '--seed takes a whole number' --seed 1.5
 expect 2 '--samples takes a whole number' --samples 0
 expect 2 '--json needs a value' --json
@@ -65,6 +68,13 @@ for ranks in 1 2 3 5 20; do
   done
   expect 0 '' "${odd[@]}" --ranks $ranks --lanes merged --no-flat
 done
+for mesh in 2x1 3x2 5x1 2x3; do
+  for transport in unicast multicast; do
+    expect 0 '' "${odd[@]}" --mesh $mesh --source shards --transport $transport
+    expect 0 '' "${odd[@]}" --mesh $mesh --source masters --transport $transport --lanes merged
+  done
+done
+expect 0 '' "${odd[@]}" --group ragged --mesh 3x1
 expect 0 '' "${odd[@]}" --group ragged --ranks 3
 expect 0 '' "${odd[@]}" --group once --ranks 64
 expect 0 '' --help

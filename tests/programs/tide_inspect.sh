@@ -42,6 +42,8 @@ done
 expect 2 '--op takes one of gather, reduce' plan --model llama3.1-8b --mesh 1x4 --op scatter
 expect 2 '--packing takes one of tight, fsdp2' layout --model llama3.1-8b --mesh 1x4 --packing loose
 expect 2 '--machine takes' plan --model llama3.1-8b --mesh 1x4 --machine cpu:fast
+expect 2 '--puts-in-flight takes a whole number' plan --model llama3.1-8b --mesh 2x2 --puts-in-flight 1
+expect 2 '--exchange takes one of doubling, direct' plan --model llama3.1-8b --mesh 2x2 --op reduce --exchange ring
 expect 2 '--chunks takes a whole number' plan --model llama3.1-8b --mesh 1x4 --op reduce --chunks 0
 expect 2 '--summary belongs to plan' verify --model llama3.1-8b --mesh 1x4 --summary
 expect 2 '--plan belongs to verify' plan --plan small.json
@@ -56,7 +58,6 @@ expect 0 '' verify --help
 expect 3 "cannot read 'nowhere.json'" layout --model-file nowhere.json --mesh 1x4
 expect 3 "cannot read 'nowhere.json'" verify --plan nowhere.json
 expect 3 'cannot read' verify --plan .
-expect 3 'supports one node' plan --model llama3.1-8b --mesh 2x4
 expect 3 'a mesh has at most 65535 ranks' layout --model llama3.1-8b --mesh 1x70000
 expect 3 'at most 4,096 ranks are planned' plan --model llama3.1-8b --mesh 1x60000
 expect 3 'tide::Ring: Bytes must hold' plan --model llama3.1-8b --mesh 1x4 --op reduce --inbox-bytes 100
@@ -193,6 +194,26 @@ done
 expect 0 '' plan --model-file small.json --mesh 1x1 --json some.json
 expect 0 '' verify --plan some.json
 
+for mesh in 3x1 2x3 3x2; do
+  for how in '' '--transport multicast' '--own cast' '--own in_place --chunk-bytes 16 --puts-in-flight 2' \
+    '--op reduce --group head' '--op reduce --exchange direct --finish accumulate'; do
+    read -ra flags <<<"$how"
+    expect 0 '' plan --model-file small.json --mesh "$mesh" "${flags[@]}" --json some.json
+    expect 0 '' verify --plan some.json
+    expect 0 '' verify --model-file small.json --mesh "$mesh" "${flags[@]}"
+  done
+  expect 0 '' layout --model-file small.json --mesh "$mesh" --json -
+done
+expect 0 '' plan --model llama3.1-70b --mesh 8x8 --summary --json -
+python out.txt <<'PY'
+import json, sys
+constants = json.load(open(sys.argv[1]))["constants"]
+# Seven packed shards of other nodes and the own one, of 1,711,308,800 / 64 bytes.
+assert constants["network_bytes"] == 8 * 26739200 and constants["slot_bytes"] == 1711308800, constants
+assert constants["driver_calls"] < 1000, constants
+PY
+expect 0 '' verify --model llama3.1-8b --group model.layers.0 --mesh 4x4
+
 expect 0 '' plan --model qwen3-30b-a3b --mesh 1x8 --summary --machine cpu:10 --json -
 python out.txt <<'PY'
 import json, sys
@@ -256,6 +277,16 @@ alter gather.json "$one[\"target\"][\"offset\"] += 2"
 expect 1 'law ' verify --plan altered.json
 alter gather.json "$one[\"peer\"] = 0"
 expect 1 'law ' verify --plan altered.json
+expect 0 '' plan --model-file small.json --mesh 3x1 --json nodes.json
+put='[op for lane in plan["ranks"][1]["lanes"] for op in lane["ops"] if op["op"] == "put"][0]'
+alter nodes.json "$put[\"peer\"] = 0"
+expect 1 'law ' verify --plan altered.json
+alter nodes.json "$put[\"target\"][\"offset\"] += 2"
+expect 1 'law ' verify --plan altered.json
+alter nodes.json 'plan["network"]["puts_in_flight"] = 0'
+expect 1 'may not be in flight' verify --plan altered.json
+alter nodes.json 'del plan["network"]'
+expect 3 "the key 'network' is missing" verify --plan altered.json
 alter gather.json "$one[\"peer\"] = 99"
 expect 1 'law ' verify --plan altered.json
 alter gather.json 'plan["ranks"][0]["lanes"] = plan["ranks"][0]["lanes"][:1]'
