@@ -6,6 +6,7 @@
 
 #include <tide/layout/dynamic_layout.hpp>
 #include <tide/plan/plan.hpp>
+#include <tide/plan/verify.hpp>  // most_rows
 
 #include <string>
 #include <string_view>
