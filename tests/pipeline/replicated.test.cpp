@@ -21,8 +21,7 @@ using step::check_training;
 using step::Recipe;
 
 using Averages = tide::Replicated<tide::UnicastTransport, tide::CopyEngineReducer<>, step::Rails, step::SmallRing>;
-using PlainStep = step::Step<tide::SlotReuse, tide::CopyEngineReducer<>, Averages>;
-using AddingStep = step::Step<step::SmallRing, step::Add, Averages, tide::Buffers<1>>;
+using AddingStep = step::Step<tide::SlotReuse, step::Add, Averages, tide::Buffers<1>>;
 
 }  // namespace replicated_test
 
@@ -32,11 +31,11 @@ TEST_CASE("Replicated: shards are averaged inside replicas, then over them") {
   using namespace replicated_test;
   for (const index_t replicas : {1, 2, 3}) {
     for (const index_t ranks : {1, 2, 3}) {
-      check_training<PlainStep>({.ranks = ranks, .replicas = replicas});
+      check_training<AddingStep>({.ranks = ranks, .replicas = replicas});
     }
   }
-  check_training<PlainStep>({.ranks = 2, .replicas = 5, .some_missing = true});
-  check_training<PlainStep>({.ranks = 4, .nodes = 2, .replicas = 2, .some_missing = true});
+  check_training<AddingStep>({.ranks = 2, .replicas = 5, .some_missing = true});
+  check_training<AddingStep>({.ranks = 4, .nodes = 2, .replicas = 2, .some_missing = true});
 }
 
 TEST_CASE("Replicated: micro-batches are added inside replicas; they meet once in a step") {
@@ -49,8 +48,8 @@ TEST_CASE("Replicated: delays at every op of both fabrics, and lanes merged") {
   using namespace replicated_test;
   const Recipe recipe{
       .ranks = 2, .replicas = 2, .steps = sized(30, 8), .some_missing = true, .scribble = true, .slow_readers = true};
-  check_training<PlainStep>(recipe, {.hook = random_delays(5, 30)});
-  check_training<PlainStep>(recipe, {.lanes = tide::HostLanes::merged});
+  check_training<AddingStep>(recipe, {.hook = random_delays(5, 30)});
+  check_training<AddingStep>(recipe, {.lanes = tide::HostLanes::merged});
   Recipe more = recipe;
   more.micro_batches = 2;
   check_training<AddingStep>(more, {.hook = random_delays(6, 30)});
@@ -68,6 +67,6 @@ TEST_CASE("Replicated: an op that fails on either fabric is named by all ranks o
       const bool here = point.label == label && point.rank.value == 1 && point.run == 1 && point.seq == 2;
       return here ? std::optional<std::string>("a test says so") : std::nullopt;
     };
-    check_same_error(step::train<PlainStep>(recipe, oracle, options), {label, "step 1, rank 1", "a test says so"});
+    check_same_error(step::train<AddingStep>(recipe, oracle, options), {label, "step 1, rank 1", "a test says so"});
   }
 }

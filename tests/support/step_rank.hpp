@@ -57,7 +57,10 @@ struct Tensor {
       reinterpret_cast<float*>(at)[i] = value;
     }
   }
-  void poison() const { std::memset(at, 0xA5, static_cast<std::size_t>(elements) * tide::size_bytes(element)); }
+  void poison() const {
+    if (elements == 0) return;
+    std::memset(at, 0xA5, static_cast<std::size_t>(elements) * tide::size_bytes(element));
+  }
 };
 using Tensors = std::array<Tensor, 4>;  // of a group; unused ones have no elements
 
@@ -79,19 +82,97 @@ template <class... P>
   return groups;
 }
 
-template <class Step, class Names>
-class StepRank {
- public:
-  StepRank(tide::HostFabric& fabric, Step& step, const Oracle& oracle, const Recipe& recipe, index_t rank)
-      : step_(&step),
-        oracle_(&oracle),
-        recipe_(recipe),
+/// What a rank computes and on which streams: all that does not depend on the type of the step.
+class StepKernels {
+ protected:
+  StepKernels(tide::HostFabric& fabric, const Recipe& recipe, index_t rank)
+      : recipe_(recipe),
         own_(fabric.rank()),
         rank_(rank),
         compute_(fabric.stream()),
         optimizer_(fabric.stream()),
         scribbler_(fabric.stream()) {
     losses_.resize(static_cast<std::size_t>(recipe.steps * recipe.micro_batches));
+  }
+
+  void begin(std::uint64_t batch) {
+    compute_.run([this, batch] { a_ = first_activation(batch); });
+  }
+
+  void forward_of(const Tensors& tensors, index_t number) {
+    slowly(compute_, 1);
+    compute_.run([this, tensors, number] {
+      a_ = folded(a_);
+      for (std::size_t p = 0; p < tensors.size(); ++p) {
+        for (index_t k = 0; k < tensors[p].elements; ++k) a_ += forward_term(number, p, k, tensors[p].read(k));
+      }
+    });
+  }
+
+  void keep_loss(float* loss) {
+    compute_.run([this, loss] { *loss = a_; });
+  }
+
+  // Leaves nothing of the parameters: whoever reads them later must have gathered them again.
+  void backward_of(const Tensors& tensors, const Tensors& gradients, index_t number, std::uint64_t batch) {
+    slowly(compute_, 2);
+    compute_.run([this, tensors, gradients, number, batch] {
+      for (std::size_t p = 0; p < tensors.size(); ++p) {
+        for (index_t k = 0; k < gradients[p].elements; ++k) {
+          gradients[p].write(k, gradient_of(batch, number, p, k, a_, tensors[p].read(k)));
+        }
+        tensors[p].poison();
+      }
+    });
+  }
+
+  void poison(tide::HostStream& stream, const Tensors& tensors) {
+    stream.run([tensors] {
+      for (const Tensor& one : tensors) one.poison();
+    });
+  }
+
+  void wait_for_scribbles(const std::byte* memory) { compute_.wait(scribbled_[memory]); }
+  void scribble(const tide::ReduceTicket& ticket, const Tensors& gradients, const std::byte* memory) {
+    if (!recipe_.scribble) return;
+    scribbler_.wait(ticket.gradients_free);
+    poison(scribbler_, gradients);
+    scribbled_[memory] = scribbler_.record();
+  }
+
+  void slowly(tide::HostStream& stream, int n) {
+    if (!recipe_.slow_readers) return;
+    const std::uint64_t bits = mix(recipe_.seed, ++calls_, static_cast<std::uint64_t>(rank_), 9);
+    if (bits % 4 != 0) return;
+    const std::chrono::microseconds pause(static_cast<int>(bits / 4 % 50) * n);
+    stream.run([pause] { std::this_thread::sleep_for(pause); });
+  }
+
+  [[nodiscard]] float* loss_at(int step, int micro) {
+    return &losses_[static_cast<std::size_t>(step * recipe_.micro_batches + micro)];
+  }
+
+  Recipe recipe_;
+  tide::Rank own_;  // in the fabric of the shards
+  index_t rank_;    // of all
+  tide::HostStream compute_;
+  tide::HostStream optimizer_;
+  tide::HostStream scribbler_;
+  float evaluated_ = 0;
+  float norm_ = 0;
+
+ private:
+  std::map<const std::byte*, tide::Event> scribbled_;  // by gradient memory
+  std::vector<float> losses_;
+  float a_ = 0;
+  std::uint64_t calls_ = 0;
+};
+
+template <class Step, class Names>
+class StepRank : StepKernels {
+ public:
+  StepRank(tide::HostFabric& fabric, Step& step, const Oracle& oracle, const Recipe& recipe, index_t rank)
+      : StepKernels(fabric, recipe, rank), step_(&step), oracle_(&oracle) {
     if (recipe.scale != 0) step.scale(recipe.scale);
   }
 
@@ -113,7 +194,7 @@ class StepRank {
       const bool last = micro + 1 == recipe_.micro_batches;
       if (!last) step_->start(tide::Pass::accumulate);
       if (last && step % 3 == 0) step_->start();
-      forward(batch, &losses_[static_cast<std::size_t>(step * recipe_.micro_batches + micro)]);
+      forward(batch, loss_at(step, micro));
       backward(step, micro, batch);
     }
     slowly(optimizer_, 3);
@@ -153,9 +234,7 @@ class StepRank {
     };
     for (int step = 0; step < recipe_.steps; ++step) {
       for (int micro = 0; micro < recipe_.micro_batches; ++micro) {
-        differ("loss of step " + std::to_string(step),
-               losses_[static_cast<std::size_t>(step * recipe_.micro_batches + micro)],
-               oracle_->loss(rank_, step, micro));
+        differ("loss of step " + std::to_string(step), *loss_at(step, micro), oracle_->loss(rank_, step, micro));
       }
     }
     step_->load(optimizer_, [&](auto group) {
@@ -235,34 +314,17 @@ class StepRank {
     return found;
   }
 
-  void slowly(tide::HostStream& stream, int n) {
-    if (!recipe_.slow_readers) return;
-    const std::uint64_t bits = mix(recipe_.seed, ++calls_, static_cast<std::uint64_t>(rank_), 9);
-    if (bits % 4 == 0) {
-      stream.run(
-          [=] { std::this_thread::sleep_for(std::chrono::microseconds(bits / 4 % 50 * static_cast<unsigned>(n))); });
-    }
-  }
-
   void forward(std::uint64_t batch, float* loss) {
-    compute_.run([this, batch] { a_ = first_activation(batch); });
+    begin(batch);
     index_t number = 0;
     forwards(Names{}, [&]<tide::FixedString Name>() {
       for (index_t i = 0; i < Step::template repeat<Name>; ++i, ++number) {
         auto group = step_->template forward<Name>(compute_, i);
-        slowly(compute_, 1);
-        compute_.run([this, tensors = tensors_of(group, number), number] {
-          a_ = folded(a_);
-          for (std::size_t p = 0; p < tensors.size(); ++p) {
-            for (index_t k = 0; k < tensors[p].elements; ++k) {
-              a_ += forward_term(number, p, k, tensors[p].read(k));
-            }
-          }
-        });
+        forward_of(tensors_of(group, number), number);
         group.release();
       }
     });
-    compute_.run([this, loss] { *loss = a_; });
+    keep_loss(loss);
   }
 
   void backward(int step, int micro, std::uint64_t batch) {
@@ -271,41 +333,24 @@ class StepRank {
       for (index_t i = Step::template repeat<Name>; i-- > 0;) {
         --number;
         auto group = step_->template backward<Name>(compute_, i);
-        slowly(compute_, 2);
         const Tensors tensors = tensors_of(group, number);
         if constexpr (requires { group.reduce(); }) {
           const Tensors gradients = gradients_of(group, number);
-          std::byte* const memory = group.gradients().data();
-          compute_.wait(scribbled_[memory]);
-          compute_.run([this, tensors, gradients, number, batch] {
-            for (std::size_t p = 0; p < tensors.size(); ++p) {
-              for (index_t k = 0; k < gradients[p].elements; ++k) {
-                gradients[p].write(k, gradient_of(batch, number, p, k, a_, tensors[p].read(k)));
-              }
-              tensors[p].poison();
-            }
-          });
+          const std::byte* const memory = group.gradients().data();
+          wait_for_scribbles(memory);
+          backward_of(tensors, gradients, number, batch);
           std::int32_t next = 0;
           for (std::size_t p = 0; p < tensors.size(); ++p) {
             if (gradients[p].elements == 0) continue;
             if (recipe_.is_missing(rank_, step, micro, number, p)) {
-              compute_.run([one = gradients[p]] { one.poison(); });  // what it holds does not count
+              poison(compute_, {gradients[p]});  // what it holds does not count
               group.missing(tide::ParameterIndex{next});
             }
             ++next;
           }
-          const tide::ReduceTicket ticket = group.reduce();
-          if (recipe_.scribble) {
-            scribbler_.wait(ticket.gradients_free);
-            scribbler_.run([gradients] {
-              for (const Tensor& one : gradients) one.poison();
-            });
-            scribbled_[memory] = scribbler_.record();
-          }
+          scribble(group.reduce(), gradients, memory);
         } else {
-          compute_.run([tensors] {
-            for (const Tensor& one : tensors) one.poison();
-          });
+          poison(compute_, tensors);
           group.release();
         }
       }
@@ -314,18 +359,6 @@ class StepRank {
 
   Step* step_;
   const Oracle* oracle_;
-  Recipe recipe_;
-  tide::Rank own_;  // in the fabric of the shards
-  index_t rank_;    // of all
-  tide::HostStream compute_;
-  tide::HostStream optimizer_;
-  tide::HostStream scribbler_;
-  std::map<const std::byte*, tide::Event> scribbled_;  // by gradient memory
-  std::vector<float> losses_;
-  float a_ = 0;
-  float evaluated_ = 0;
-  float norm_ = 0;
-  std::uint64_t calls_ = 0;
 };
 
 }  // namespace tide_test::step
