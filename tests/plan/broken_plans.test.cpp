@@ -336,6 +336,13 @@ TEST_CASE("broken plans: plans that do not belong together") {
                Law::agreement, {"rank 0: lane 0 must be the caller's"});
   check_broken(gather(), [](Planned& p) { p.plans[0].lanes[2] = p.plans[0].lanes[1]; }, Law::agreement,
                {"rank 0: lane 1 must be of a known kind and differ"});
+  check_broken(gather(),
+               [](Planned& p) {
+                 p.plans[0].lanes[1] = {LaneKind::sum, 0};
+               },
+               Law::agreement, {"rank 0: lane 'sum' has no place in a gather over 1x3 ranks"});
+  check_broken(gather(), [](Planned& p) { p.plans[0].lanes[1].index = 3; }, Law::agreement,
+               {"rank 0: lane 'push 3' has no place in a gather over 1x3 ranks"});
   check_broken(gather(), [](Planned& p) { p.plans[1].exits.clear(); }, Law::agreement,
                {"rank 1 has 0 exits complete; a gather has one"});
   check_broken(reduce(), [](Planned& p) { p.plans[1].exits.push_back(p.plans[1].exits[0]); }, Law::agreement,

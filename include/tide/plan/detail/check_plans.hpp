@@ -116,8 +116,17 @@ inline void check_lanes(const Plan& plan, std::size_t p, const Collective& colle
                                    std::to_string(most) + " have an event");
     return;
   }
+  const MeshShape mesh = collective.layout.mesh;
   for (std::size_t i = 0; i < plan.lanes.size(); ++i) {
     const Lane& lane = plan.lanes[i];
+    const bool push = lane.kind == LaneKind::push && (lane.index < 0 || lane.index >= mesh.ranks_per_node);
+    const bool sum = lane.kind == LaneKind::sum && collective.operation == Operation::gather;
+    const bool net = lane.kind == LaneKind::net && mesh.nodes == 1;
+    if (push || sum || net) {
+      report.add(Law::agreement, rank + ": lane '" + lane.name() + "' has no place in a " +
+                                     std::string(name(collective.operation)) + " over " + std::to_string(mesh.nodes) +
+                                     "x" + std::to_string(mesh.ranks_per_node) + " ranks");
+    }
     if (lane.kind > LaneKind::net || std::count(plan.lanes.begin(), plan.lanes.end(), lane) > 1) {
       report.add(Law::agreement,
                  rank + ": lane " + std::to_string(i) + " must be of a known kind and differ from the others");
