@@ -34,7 +34,7 @@ inline constexpr InPlace in_place{};
 /// @tparam Intra   a Transport: how blocks move inside a node
 /// @tparam Inter   an InterTransport, how blocks cross nodes: `SingleNode`, `RdmaDoublingTransport`
 template <class Layout, class Intra, class Inter = SingleNode>
-class AllGather {
+class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
   static_assert(Transport<Intra>,
                 "tide::AllGather: Intra must be a Transport; UnicastTransport or MulticastTransport.");
   static_assert(InterTransport<Inter>,
@@ -53,8 +53,8 @@ class AllGather {
   static constexpr index_t network_bytes = [] { return slot_network(Layout{}.view()).bytes(); }();
 
   /// Copies, memory operations, launches and events that a GPU is asked for when shards are gathered; the largest over
-  /// ranks. Where the layout is static.
-  static constexpr index_t driver_calls = detail::gather_driver_calls<Layout, Intra, Inter>;
+  /// ranks. Where the layout is static; a constant expression on one node.
+  using detail::GatherCalls<Layout, Intra, Inter>::driver_calls;
 
   /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
   /// @param label  what errors call the group; by default its first parameter

@@ -36,13 +36,25 @@ template <class F, class Layout, class Intra, class Inter>
 
 // Of a static layout.
 template <class Layout, class Intra, class Inter>
-inline constexpr index_t gather_driver_calls = [] {
+[[nodiscard]] constexpr index_t gather_driver_calls() {
   const Collective collective = gather_collective<Inter>(Layout{}.view(), Intra::own_block);
   std::vector<Plan> plans;
   for (index_t r = 0; r < collective.ranks(); ++r) {
     plans.push_back(Inter::template gather<Intra>(collective, Rank{r}));
   }
   return driver_calls(collective, plans);
-}();
+}
+
+// Copies, memory operations, launches and events that a GPU is asked for when shards are gathered; the largest over
+// ranks. Over nodes the plans of a real model are more than compilers evaluate: counted when a program that asks
+// starts.
+template <class Layout, class Intra, class Inter>
+struct GatherCalls {
+  static inline const index_t driver_calls = gather_driver_calls<Layout, Intra, Inter>();
+};
+template <class Layout, class Intra>
+struct GatherCalls<Layout, Intra, SingleNode> {
+  static constexpr index_t driver_calls = gather_driver_calls<Layout, Intra, SingleNode>();
+};
 
 }  // namespace tide::detail

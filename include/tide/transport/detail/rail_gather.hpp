@@ -32,6 +32,9 @@ class RailGather {
         owns_(writer_.owns(rank)),
         rail_(collective.layout, local_, chunk_bytes),
         pace_(rail_, collective.network.puts_in_flight) {
+    for (index_t n = 0; n < rail_.nodes(); ++n) {
+      blocks_.push_back(collective.layout.blocks(this->rank(n), Buffer::shards, Buffer::slot));
+    }
     count_events();
   }
   RailGather(const RailGather&) = delete;
@@ -129,20 +132,22 @@ class RailGather {
 
   // The parameter that a byte of a node's packed shards belongs to, or the one before it.
   [[nodiscard]] constexpr std::uint16_t first_parameter(index_t node, index_t byte) const {
-    index_t found = 0;
-    plan_->collective().layout.for_each_piece(rank(node), [&](const Piece& piece) {
-      if (piece.elements() > 0 && piece.offset(Buffer::shards) <= byte) found = piece.parameter.value;
-    });
-    return static_cast<std::uint16_t>(found);
+    ParameterIndex found{};
+    for (const Block& block : blocks_[static_cast<std::size_t>(node)]) {
+      if (block.source <= byte) found = block.parameter;
+    }
+    return static_cast<std::uint16_t>(found.value);
   }
 
   constexpr void open_push_lanes() {
     const bool others = rail_brings();
+    std::vector<Block> own;
+    if (owns_) own = writer_.own_blocks();
     if (multicast_) {
-      if (writer_.sends()) open(0);
+      if (writer_.sends()) open(0, own);
     } else {
       if (others) push_.push_back({plan_->lane(LaneKind::push, 0), 0});
-      for (index_t k = 1; k < writer_.ranks() && writer_.sends(); ++k) open(k);
+      for (index_t k = 1; k < writer_.ranks() && writer_.sends(); ++k) open(k, own);
     }
   }
 
@@ -154,14 +159,14 @@ class RailGather {
   }
 
   // A lane that writes to others: to peer k, or to all.
-  constexpr void open(index_t k) {
+  constexpr void open(index_t k, const std::vector<Block>& own) {
     const LaneIndex lane = plan_->lane(LaneKind::push, k);
     push_.push_back({lane, k});
     if (owns_) plan_->wait(lane, writer_.event(plan_->caller()));
     for (index_t peer = 1; peer < writer_.ranks(); ++peer) {
       if (multicast_ || peer == k) plan_->wait(lane, writer_.ready(writer_.peer(peer)));
     }
-    if (owns_) push(push_.back(), writer_.served_from(), writer_.own_blocks());
+    push(push_.back(), writer_.served_from(), own);
   }
 
   constexpr void push(const PushLane& to, Space source, const std::vector<Block>& blocks) {
@@ -204,7 +209,7 @@ class RailGather {
     const index_t begin = rail_.part_begin(chunk);
     const index_t end = begin + rail_.part(node, chunk);
     const index_t shift = rail_.offset(node_, chunk, node) - begin;
-    for (const Block& block : plan_->collective().layout.blocks(rank(node), Buffer::shards, Buffer::slot)) {
+    for (const Block& block : blocks_[static_cast<std::size_t>(node)]) {
       const index_t first = std::max(begin, block.source) - block.source;
       const index_t last = std::min(end, block.source + block.source_bytes()) - block.source;
       for (index_t at = first; at < last;) {  // rows touch in packed shards
@@ -246,10 +251,11 @@ class RailGather {
   bool owns_;
   RailRounds rail_;
   RailPace pace_;
-  bool any_ = false;          // whether the net lane has anything to do
-  bool ends_in_put_ = false;  // whether its last op is one
-  index_t events_ = 0;        // of the net lane in a run
-  index_t event_ = 0;         // the last that was raised
+  std::vector<std::vector<Block>> blocks_;  // of each node of the rail, from packed shards to the slot
+  bool any_ = false;                        // whether the net lane has anything to do
+  bool ends_in_put_ = false;                // whether its last op is one
+  index_t events_ = 0;                      // of the net lane in a run
+  index_t event_ = 0;                       // the last that was raised
   LaneIndex net_{};
   std::vector<PushLane> push_;
   std::vector<Arrival> arrivals_;  // of this wave
