@@ -16,7 +16,7 @@
 #pragma once
 
 #include <tide/pipeline/detail/options.hpp>    // tag_or
-#include <tide/pipeline/detail/trainable.hpp>  // Without
+#include <tide/pipeline/detail/trainable.hpp>  // TrainableOf
 
 #include <array>
 #include <string_view>
@@ -29,26 +29,34 @@ namespace tide {
 /// Choose it for small groups, and for those whose backward soon follows; FSDP2 calls it `reshard_after_forward` false.
 struct KeepGathered {};
 
+namespace detail {
+
+// What every Frozen is: the way to tell.
+struct FrozenOption {};
+
+}  // namespace detail
+
 /// Of a `Part`: the parameters of these names are gathered and never reduced; without names, all.
 ///
 /// A part that is frozen as a whole has no masters: its groups are gathered from shards in the gathered element.
 template <FixedString... Names>
-struct Frozen {};
+struct Frozen : detail::FrozenOption {
+  /// The layout of what still trains.
+  template <class L>
+  using trainable = typename decltype(detail::TrainableOf<L>::template without<Names...>())::type;
+};
 
 namespace detail {
 
 template <class T>
-inline constexpr bool is_frozen = false;
-template <FixedString... Names>
-inline constexpr bool is_frozen<Frozen<Names...>> = true;
+inline constexpr bool is_frozen = std::is_base_of_v<FrozenOption, T>;
 
-// The layout of what a part reduces.
-template <class L, class... Options>
-struct TrainableLayout : Without<L> {};
-template <class L, FixedString... Names, class... Options>
-struct TrainableLayout<L, Frozen<Names...>, Options...> : Without<L, Names...> {};
-template <class L, class Other, class... Options>
-struct TrainableLayout<L, Other, Options...> : TrainableLayout<L, Options...> {};
+template <class... Options>
+struct FrozenOf {
+  using type = Frozen<>;
+};
+template <class First, class... Rest>
+struct FrozenOf<First, Rest...> : std::conditional_t<is_frozen<First>, std::type_identity<First>, FrozenOf<Rest...>> {};
 
 }  // namespace detail
 
@@ -71,7 +79,7 @@ struct Part {
 
   using Layout = L;
   /// The layout of what is reduced.
-  using Trainable = typename detail::TrainableLayout<L, Options...>::type;
+  using Trainable = typename detail::FrozenOf<Options...>::type::template trainable<L>;
   static constexpr std::string_view name = Name.view();
 };
 

@@ -7,65 +7,97 @@
 #include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
 #include <tide/layout/shard_layout.hpp>    // ShardLayout
 
+#include <cstddef>
+#include <initializer_list>
 #include <string_view>
+#include <type_traits>
 
 namespace tide::detail {
 
-// Whether one of the names is that of the parameter.
-template <FixedString... Names>
-[[nodiscard]] constexpr bool names_parameter(const Parameter& parameter) {
-  return (parameter.name.reads(Names.view()) || ...);
-}
+// Which parameters of a group stay: those that none of the names is of.
+class Stays {
+ public:
+  constexpr explicit Stays(std::initializer_list<std::string_view> frozen) : frozen_(frozen) {}
+
+  [[nodiscard]] constexpr bool operator()(const Parameter& parameter) const {
+    bool stays = true;
+    for (const std::string_view name : frozen_) stays = stays && !parameter.name.reads(name);
+    return stays;
+  }
+  // A tied name stays with its parameter.
+  [[nodiscard]] constexpr bool operator()(const Alias& tied) const {
+    bool stays = true;
+    for (const std::string_view name : frozen_) stays = stays && tied.target != name;
+    return stays;
+  }
+  // How many do.
+  template <class List>
+  [[nodiscard]] constexpr std::size_t count(const List& list) const {
+    std::size_t n = 0;
+    for (const auto& one : list) n += (*this)(one) ? 1 : 0;
+    return n;
+  }
+
+ private:
+  std::initializer_list<std::string_view> frozen_;
+};
 
 template <const auto& G, FixedString... Names>
-[[nodiscard]] constexpr bool has_parameters() {
+[[nodiscard]] consteval bool has_parameters() {
   return (G.view().find(Names.view()).has_value() && ...);
 }
-
-// Parameters without the frozen ones; tied names of those that stay.
 template <const auto& G, FixedString... Names>
-inline constexpr auto trainable_group = [] {
-  constexpr std::size_t parameters = [] {
-    std::size_t count = 0;
-    for (const Parameter& parameter : G.parameters) count += names_parameter<Names...>(parameter) ? 0 : 1;
-    return count;
-  }();
-  const auto stays = [](const Alias& tied) { return !((tied.target == Names.view()) || ...); };
-  constexpr std::size_t aliases = [=] {
-    std::size_t count = 0;
-    for (const Alias& tied : G.aliases) count += stays(tied) ? 1 : 0;
-    return count;
-  }();
-  Group<parameters, aliases> group;
+[[nodiscard]] consteval std::size_t parameters_left() {
+  return Stays({Names.view()...}).count(G.parameters);
+}
+template <const auto& G, FixedString... Names>
+[[nodiscard]] consteval std::size_t aliases_left() {
+  return Stays({Names.view()...}).count(G.aliases);
+}
+
+template <const auto& G, FixedString... Names>
+[[nodiscard]] consteval auto make_trainable() {
+  Group<parameters_left<G, Names...>(), aliases_left<G, Names...>()> group{};
+  const std::initializer_list<std::string_view> names{Names.view()...};
+  const Stays stays(names);
   std::size_t next = 0;
   for (const Parameter& parameter : G.parameters) {
-    if (!names_parameter<Names...>(parameter)) group.parameters[next++] = parameter;
+    if (stays(parameter)) group.parameters[next++] = parameter;
   }
   next = 0;
   for (const Alias& tied : G.aliases) {
     if (stays(tied)) group.aliases[next++] = tied;
   }
   return group;
-}();
+}
 
-// `Without<L, names>::type`; the layout itself where nothing is frozen by name.
-template <class L, FixedString... Names>
-struct Without {
-  static_assert(sizeof...(Names) == 0, "tide::Part: only a ShardLayout can have parameters frozen by name.");
-  using type = L;
+template <const auto& G, FixedString... Names>
+inline constexpr auto trainable_group = make_trainable<G, Names...>();
+
+// `TrainableOf<L>::without<names>()` has the layout of what stays as its type. Names are a pack of a function:
+// nvcc 13.0 matches no partial specialization with them.
+template <class L>
+struct TrainableOf {
+  template <FixedString... Names>
+  [[nodiscard]] static consteval auto without() {
+    static_assert(sizeof...(Names) == 0, "tide::Part: only a ShardLayout can have parameters frozen by name.");
+    return std::type_identity<L>{};
+  }
 };
 
 template <const auto& G, class M, class Pack, class Storage>
-struct Without<ShardLayout<G, M, Pack, Storage>> {
-  using type = ShardLayout<G, M, Pack, Storage>;
-};
-
-template <const auto& G, class M, class Pack, class Storage, FixedString First, FixedString... Rest>
-struct Without<ShardLayout<G, M, Pack, Storage>, First, Rest...> {
-  static_assert(has_parameters<G, First, Rest...>(), "tide::Part: a frozen name must be a parameter of the group.");
-  static constexpr std::size_t left = trainable_group<G, First, Rest...>.parameters.size();
-  static_assert(left > 0, "tide::Part: a part whose parameters are all frozen is Frozen<>.");
-  using type = ShardLayout<trainable_group<G, First, Rest...>, M, Pack, Storage>;
+struct TrainableOf<ShardLayout<G, M, Pack, Storage>> {
+  template <FixedString... Names>
+  [[nodiscard]] static consteval auto without() {
+    if constexpr (sizeof...(Names) == 0) {
+      return std::type_identity<ShardLayout<G, M, Pack, Storage>>{};
+    } else {
+      static_assert(has_parameters<G, Names...>(), "tide::Part: a frozen name must be a parameter of the group.");
+      static_assert(parameters_left<G, Names...>() > 0,
+                    "tide::Part: a part whose parameters are all frozen is Frozen<>.");
+      return std::type_identity<ShardLayout<trainable_group<G, Names...>, M, Pack, Storage>>{};
+    }
+  }
 };
 
 }  // namespace tide::detail
