@@ -24,21 +24,24 @@ class HostStream {
 
   /// Enqueues a function of the user: what a kernel launch is on a GPU. What it throws fails the fabric. It is not run
   /// when the fabric has failed by then. Calls of the fabric are the host thread's: a function makes none.
-  /// @throws Error (Errc::capacity) when there is no room until the deadline, (Errc::order) after `close`; the fabric's
-  ///         error when it has failed
+  /// @throws Error (Errc::deadline) on all ranks when there is no room in time, (Errc::order) after `close`; the
+  ///         fabric's error when it has failed
   void run(std::function<void()> function) {
     detail::HostItem item;
     item.function = std::move(function);
-    switch (lane_->push(std::move(item))) {
-      case detail::HostLane::Pushed::queued:
-        return;
-      case detail::HostLane::Pushed::full:
-        raise(Errc::capacity, "tide::HostStream: the queue of the stream stayed full until the deadline.");
-      case detail::HostLane::Pushed::stopped:
-        raise(Errc::order, "tide::HostStream: a function cannot be enqueued after close.");
-      case detail::HostLane::Pushed::failed:
-        static_cast<void>(record());  // raises, when no lane touches the caller's memory any more
-        lane_->raise_failure();
+    for (;;) {
+      switch (lane_->push(std::move(item))) {
+        case detail::HostLane::Pushed::queued:
+          return;
+        case detail::HostLane::Pushed::full:
+          static_cast<void>(record());  // raises, unless there is room now
+          break;
+        case detail::HostLane::Pushed::stopped:
+          raise(Errc::order, "tide::HostStream: a function cannot be enqueued after close.");
+        case detail::HostLane::Pushed::failed:
+          static_cast<void>(record());  // raises, when no lane touches the caller's memory any more
+          lane_->raise_failure();
+      }
     }
   }
 

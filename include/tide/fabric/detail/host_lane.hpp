@@ -39,8 +39,8 @@ class HostLane {
   HostLane& operator=(const HostLane&) = delete;
   ~HostLane() { stop(); }
 
-  // Appends an item; waits for room when the queue is full.
-  [[nodiscard]] Pushed push(HostItem item) {
+  // Appends an item; waits for room when the queue is full. An item that is not queued is left as it was.
+  [[nodiscard]] Pushed push(HostItem&& item) {
     std::unique_lock lock(mutex_);
     const auto room = [&] { return pushed_ - done_ < capacity || state_.failure.failed(); };
     if (stopping_) return Pushed::stopped;
