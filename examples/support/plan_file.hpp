@@ -55,7 +55,7 @@ inline void require_sensible(const tide::GroupView& group, tide::MeshShape mesh,
   tide::index_t rows = 0;
   for (const tide::Parameter& parameter : group.parameters) {
     rows += parameter.shape.elements() > 0 ? parameter.shape.product(0, parameter.sharding.dimension) : 0;
-    if (rows > tide::most_rows / ranks / mesh.ranks_per_node) {
+    if (ranks <= most_planned_ranks && rows > tide::most_rows / ranks / mesh.ranks_per_node) {
       refuse("has more rows than verify follows; parameter '" + parameter.name.str() + "'");
     }
   }
