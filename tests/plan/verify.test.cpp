@@ -93,16 +93,16 @@ TEST_CASE("verify: the same fault in both runs is one violation") {
   CHECK(tide::verify(planned.collective, planned.plans).violations.size() == 1);
 }
 
-/// A gather in which each rank's push lanes are started by a chain of lanes that do nothing else.
+/// A gather in which each rank's lanes are started by a chain of lanes that do nothing else.
 Planned relayed(int links) {
-  Planned planned = planned_gather<tide::UnicastTransport>(odd_group.view(), 3);
+  Planned planned = planned_gather_on<tide::UnicastTransport>(odd_group.view(), {2, 2});
   const tide::SignalWords words = planned.collective.words();
   for (Plan& plan : planned.plans) {
     std::vector<Op> ops;
     index_t last = words.word(WordKind::event, 0);
     for (int link = 0; link < links; ++link) {
-      const index_t next = words.word(WordKind::event, 3 + link);
-      plan.lanes.push_back({LaneKind::net, link});
+      const index_t next = words.word(WordKind::event, 4 + link);
+      plan.lanes.push_back({LaneKind::net, 1 + link});
       const auto lane = static_cast<std::uint16_t>(plan.lanes.size() - 1);
       for (const OpKind kind : {OpKind::wait, OpKind::signal}) {
         Op op;
@@ -139,7 +139,7 @@ TEST_CASE("verify: order goes by way of any number of lanes") {
     // Without one link of the chain the last lane starts from nothing.
     Plan& plan = planned.plans[1];
     const auto link = std::find_if(plan.ops.begin(), plan.ops.end(), [&](const Op& op) {
-      return op.kind == OpKind::wait && plan.lanes[op.lane].kind == LaneKind::net;
+      return op.kind == OpKind::wait && plan.lanes[op.lane].kind == LaneKind::net && plan.lanes[op.lane].index > 0;
     });
     plan.ops.erase(link);
     const tide::Verdict verdict = tide::verify(planned.collective, planned.plans);
