@@ -165,14 +165,12 @@ class ShardedStep {
   [[nodiscard]] index_t gradient_bytes() const noexcept { return memory_.bytes; }
 
  private:
-  template <class F>
+  template <class F, bool = detail::FabricOfStep<F>::checked>
   ShardedStep(F& fabric, F* replicas, const Layouts& layouts)
       : pool_(All::template pool<Depth<depth>>(fabric, layouts)),
         core_(fabric, fabric.stream().ref(), fabric.stream().ref(), prefetch, depth - (reuses_slots<Box> ? 1 : 0)),
         memory_(fabric, Rules::buffers, All::gradient_bytes(layouts)),
-        parts_(fabric, replicas, pool_, layouts, core_, memory_) {
-    static_assert(Fabric<F>, "tide::ShardedStep: the first argument must be a Fabric; HostFabric.");
-  }
+        parts_(fabric, replicas, pool_, layouts, core_, memory_) {}
 
   template <FixedString Name>
   [[nodiscard]] StepPart<Name>& part() noexcept {

@@ -32,6 +32,13 @@ struct SlotsOfStepWithReuse {
       "tide::ShardedStep: with SlotReuse Depth must be at least Prefetch + 2, and 1 more for each group that is kept.");
 };
 
+// Asked for in a constructor's parameters, so that it is the first thing the compiler says.
+template <class F>
+struct FabricOfStep {
+  static_assert(Fabric<F>, "tide::ShardedStep: the first argument must be a Fabric; HostFabric.");
+  static constexpr bool checked = true;
+};
+
 template <class Model, class Box, class... Options>
 struct StepRules {
   static_assert(is_parts<Model>, "tide::ShardedStep: Model must be a tide::Parts.");
@@ -60,7 +67,7 @@ struct StepRules {
   [[nodiscard]] static consteval std::size_t part() {
     constexpr auto found = std::find(Model::names.begin(), Model::names.end(), Name.view());
     static_assert(found != Model::names.end(), "tide::ShardedStep: the model has no part of this name.");
-    return static_cast<std::size_t>(found - Model::names.begin());
+    return found != Model::names.end() ? static_cast<std::size_t>(found - Model::names.begin()) : 0;
   }
 };
 
