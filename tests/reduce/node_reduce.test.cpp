@@ -7,9 +7,11 @@
 
 #include "conformance/writer.hpp"
 #include "support/interpreter.hpp"
+#include "support/sanitizer.hpp"
 #include "support/small_plans.hpp"
 
-#include <string>
+#include <cstdint>
+#include <vector>
 
 namespace node_reduce_test {
 
@@ -20,41 +22,53 @@ using tide_test::Planned;
 
 constexpr MeshShape meshes[] = {{2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 2}, {3, 3}, {4, 1}, {6, 1}};
 
-using Small = Ring<Chunks<3>, Bytes<32768>>;
+using Small = Ring<Chunks<3>, Bytes<16384>>;
 using Single = Ring<Chunks<1>, Bytes<16384>>;
 using Narrow = SlotReuseWithin<Bytes<4096>, Chunks<2>>;
 
 // Several chunks of 64 elements on each rank.
 constexpr auto chunked =
-    group(param<bf16>("w", {23, 60}), param<bf16>("v", {10, 360}, shard(1)), param<bf16>("b", {50}));
+    group(param<bf16>("w", {17, 40}), param<bf16>("v", {3, 360}, shard(1)), param<bf16>("b", {50}));
+
+/// Of all groups two for each mesh, so that each kind of node meets each kind of group.
+std::vector<GroupView> groups_for(MeshShape mesh) {
+  if (mesh.nodes % 2 == 0) return {tide_test::odd_group.view(), chunked.view()};
+  return {tide_test::mixed_group.view(), tide_test::narrow_group.view(), chunked.view()};
+}
 
 TEST_CASE("node reduce: plans hold, and give the oracle's bytes on every schedule") {
+  const std::uint64_t schedules = tide_test::sized(5, 2);
   for (const MeshShape mesh : meshes) {
     CAPTURE(mesh.nodes);
     CAPTURE(mesh.ranks_per_node);
     for (const Exchange exchange : {Exchange::direct, Exchange::doubling}) {
       CAPTURE(name(exchange));
-      for (const GroupView& group : {tide_test::odd_group.view(), tide_test::mixed_group.view(),
-                                     tide_test::narrow_group.view(), chunked.view()}) {
+      for (const GroupView& group : groups_for(mesh)) {
         CAPTURE(group.size());
-        const Planned planned = tide_test::planned_reduce<Small>(group, mesh, exchange);
-        CHECK(first_violation(planned) == "");
-        CHECK(tide_test::run_schedules(planned.collective, planned.plans, 8) == "");
-        const Planned table =
-            tide_test::planned_reduce<Single>(group, mesh, exchange, Finish::accumulate, GradientSource::table);
-        CHECK(first_violation(table) == "");
-        CHECK(tide_test::run_schedules(table.collective, table.plans, 4) == "");
+        const auto check = [&](const Planned& planned) {
+          CHECK(first_violation(planned) == "");
+          CHECK(tide_test::run_schedules(planned.collective, planned.plans, schedules) == "");
+        };
+        check(tide_test::planned_reduce<Small>(group, mesh, exchange));
+        check(tide_test::planned_reduce<Single>(group, mesh, exchange, Finish::accumulate, GradientSource::table));
         if (!fits_slot(group)) continue;
-        const Planned slot = tide_test::planned_reduce<SlotReuse>(group, mesh, exchange);
-        CHECK(first_violation(slot) == "");
-        CHECK(tide_test::run_schedules(slot.collective, slot.plans, 4) == "");
-        const Planned narrow = tide_test::planned_reduce<Narrow>(group, mesh, exchange);
-        CHECK(first_violation(narrow) == "");
-        CHECK(tide_test::run_schedules(narrow.collective, narrow.plans, 4) == "");
+        check(tide_test::planned_reduce<SlotReuse>(group, mesh, exchange));
+        check(tide_test::planned_reduce<Narrow>(group, mesh, exchange));
       }
     }
   }
 }
+
+// A plan is a constant expression for a small group on a static mesh.
+template <class Inbox>
+constexpr std::size_t ops_of(MeshShape mesh, Exchange exchange) {
+  std::size_t count = 0;
+  for (const Plan& plan : tide_test::planned_reduce<Inbox>(tide_test::single_row.view(), mesh, exchange).plans) {
+    count += plan.ops.size();
+  }
+  return count;
+}
+static_assert(ops_of<Single>({2, 2}, Exchange::direct) > 0 && ops_of<SlotReuse>({3, 1}, Exchange::doubling) > 0);
 
 TEST_CASE("node reduce: plans hold with a bf16 wire, through rings and slots; what crosses is half as much") {
   for (const MeshShape mesh : meshes) {
@@ -84,6 +98,7 @@ TEST_CASE("node reduce: plans hold with a bf16 wire, through rings and slots; wh
 }
 
 TEST_CASE("node reduce: no op could be left out") {
+  if (tide_test::sized(1, 0) == 0) return;  // it is about plans, which no sanitizer sees
   for (const MeshShape mesh : {MeshShape{2, 2}, MeshShape{3, 1}, MeshShape{3, 2}, MeshShape{4, 1}}) {
     CAPTURE(mesh.nodes);
     CAPTURE(mesh.ranks_per_node);
@@ -91,7 +106,7 @@ TEST_CASE("node reduce: no op could be left out") {
       CAPTURE(name(exchange));
       CHECK(first_idle_op(tide_test::planned_reduce<Single>(tide_test::odd_group.view(), mesh, exchange)) == "");
       CHECK(first_idle_op(tide_test::planned_reduce<SlotReuse>(tide_test::odd_group.view(), mesh, exchange)) == "");
-      if (mesh.ranks() > 4) continue;
+      if (mesh.nodes > 2) continue;  // in long outputs some credits are implied by what third nodes send
       CHECK(first_idle_op(tide_test::planned_reduce<Small>(chunked.view(), mesh, exchange)) == "");
     }
   }

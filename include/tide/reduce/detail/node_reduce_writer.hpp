@@ -330,7 +330,10 @@ class NodeReduceWriter {
       for (index_t n = 0; n + 1 < mesh_.nodes && places().rounds(); ++n) {
         widen_wire(c, node_, addresses_.landing(c, n), addresses_.widened(c, n));
       }
-      for (const Block& block : leaves ? leaf_blocks(c, node_) : sum_blocks(c, node_)) {
+      std::vector<Block> blocks;
+      if (leaves) blocks = leaf_blocks(c, node_);
+      if (!leaves) blocks = sum_blocks(c, node_);
+      for (const Block& block : blocks) {
         const Element element = leaves ? static_cast<Element>(block.kind) : Element::f32;
         add(block, kernel(element, collective().finish, mesh_.nodes),
             leaves ? addresses_.leaf(c, node_) : addresses_.sum(c, node_), output(c), node_,

@@ -64,7 +64,11 @@ class NodeMessages {
 
   constexpr NodeMessages(index_t nodes, index_t node, Exchange exchange)
       : nodes_(nodes), node_(node), direct_(exchange == Exchange::direct), order_(nodes) {
-    all_ = direct_ ? direct_messages(nodes, node) : doubling_messages(nodes, node);
+    if (direct_) {  // GCC 12 takes a vector that a ?: makes in a constant expression for one that is gone
+      all_ = direct_messages(nodes, node);
+    } else {
+      all_ = doubling_messages(nodes, node);
+    }
     for (NodeMessage& m : all_) {
       if (m.from == node && !direct_) m.landing = landing_of(m);
     }
@@ -126,7 +130,8 @@ class NodeMessages {
     }
     for (NodeTraffic& traffic : round.traffic) {
       const NodeTraffic* back = round.find(traffic.node, !traffic.sends);
-      const std::vector<index_t> gets = back != nullptr ? back->chunks : std::vector<index_t>{};
+      std::vector<index_t> gets;
+      if (back != nullptr) gets = back->chunks;
       traffic.credits = NetCredits(traffic.chunks, gets, places, steps);
     }
   }

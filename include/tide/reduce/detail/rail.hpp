@@ -39,7 +39,8 @@ struct RailChunk {
 
 // Merges blocks where elements take the same room, else leaves single rows: those of unlike size must not merge.
 [[nodiscard]] constexpr std::vector<Block> merged(const std::vector<Block>& blocks, bool one_size, bool table) {
-  if (one_size) return table ? coalesce_each_parameter(blocks) : coalesce(blocks);
+  if (one_size && table) return coalesce_each_parameter(blocks);
+  if (one_size) return coalesce(blocks);
   std::vector<Block> rows;
   for (const Block& block : blocks) {
     for (index_t row = 0; row < block.rows; ++row) {
