@@ -45,7 +45,7 @@ struct Row {
 };
 
 Row gather(const std::string& name, const tide::DynamicGroup& group, index_t bytes, index_t ranks, index_t samples) {
-  GatherPair pair(tide::UnicastTransport{}, group, ranks, FlatGather::Source::shards, {});
+  GatherPair pair(tide::UnicastTransport{}, group, {1, ranks}, FlatGather::Source::shards, {});
   Row row{name, "gather", ranks, bytes};
   Findings findings;
   for (index_t sample = 0; sample <= samples; ++sample) {  // number 0 warms up
@@ -61,7 +61,7 @@ Row gather(const std::string& name, const tide::DynamicGroup& group, index_t byt
 }
 
 Row reduce(const std::string& name, const tide::DynamicGroup& group, index_t bytes, index_t ranks, index_t samples) {
-  ReducePair<Inbox> pair(group, ranks, {});
+  ReducePair<Inbox> pair(group, {1, ranks}, {});
   Row row{name, "reduce", ranks, bytes};
   Findings findings;
   pair.scribble();

@@ -129,7 +129,9 @@ float tree(const std::vector<float>& leaves, std::size_t first, std::size_t last
 
 template <class Epilogue>
 std::string reduce_steps(int world, bool table, int steps) {
-  CudaCluster cluster(first_devices(world));
+  CudaOptions options;
+  options.missing_gradients = table;
+  CudaCluster cluster(first_devices(world), options);
   std::vector<std::string> wrong(static_cast<std::size_t>(world));
   cluster.run([&](CudaFabric& fabric) {
     ReduceScatter<Layout, CopyEngineReducer<Burst, Epilogue>, SingleNode, Ringed> reduce{fabric};
@@ -267,6 +269,32 @@ TEST_CASE("CudaFabric: a peer that never comes is a named error within the deadl
   CHECK(error.find("deadline") != std::string::npos);
   CHECK(error.find("gather of 'lonely'") != std::string::npos);
   CHECK(error.find("rank 1") != std::string::npos);
+}
+
+TEST_CASE("CudaFabric: a gradient missing from a table is refused where no zeros were set aside") {
+  std::string error;
+  CudaCluster cluster(first_devices(1));
+  cluster.run([&](CudaFabric& fabric) {
+    ReduceScatter<Layout, CopyEngineReducer<>, SingleNode, Ringed> reduce{fabric};
+    Gradients<Layout> gradients{fabric};
+    MasterShards<Layout> output{fabric};
+    fabric.init();
+    CudaStream stream = fabric.stream();
+    GradientTable<Layout> pointers{layout_of(fabric)};
+    for (index_t p = 0; p < reduce.layout().view().group.size(); ++p) {
+      pointers.set(ParameterIndex{p}, gradients.at(ParameterIndex{p}));
+    }
+    pointers.missing(ParameterIndex{0});
+    try {
+      static_cast<void>(reduce.enqueue(pointers, output.view(), stream));
+    } catch (const Error& thrown) {
+      error = thrown.what();
+    }
+    fabric.close();
+  });
+  CAPTURE(error);
+  CHECK(error.find("tide::CudaFabric: a gradient that is missing from a table needs CudaOptions::missing_gradients") ==
+        0);
 }
 
 TEST_CASE("CudaFabric: ranks that construct different pipelines get the same error") {

@@ -176,10 +176,10 @@ TEST_CASE("plan file: what cannot be read is named, with rank, lane and op") {
 TEST_CASE("plan file: a layout that breaks a rule is refused in the rule's words") {
   CHECK(said([](json& p) {
           p["layout"]["params"][0]["shape"] = json::array();
-        }).find("tide::ShardLayout: a parameter needs") == 0);
+        }).find("tide::ShardLayout: a parameter needs") != std::string::npos);
   CHECK(said([](json& p) {
           p["layout"]["params"][1]["name"] = "w";
-        }).find("tide::ShardLayout: names in a group must differ") == 0);
+        }).find("tide::ShardLayout: names in a group must differ") != std::string::npos);
 }
 
 TEST_CASE("plan file: absurd sizes are refused before anything is made of them") {

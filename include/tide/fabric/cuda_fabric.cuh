@@ -125,6 +125,7 @@ class CudaFabric final : public FabricPort {
                const Bindings& bindings, std::uint64_t run, cudaStream_t stream);
   void record_exit(detail::CudaProgram& program, const Exit& exit, std::uint64_t run, cudaStream_t stream);
   void compare_ranks();
+  void make_zeros();
   void load_kernels();
   void poll(const std::string& what, detail::CudaQueue::Met met);
   void require_running(const char* call);
@@ -147,6 +148,7 @@ class CudaFabric final : public FabricPort {
   cudaStream_t init_stream_ = nullptr;
   cudaStream_t rescue_stream_ = nullptr;
   int* meeting_word_ = nullptr;          // on the device
+  void* zeros_ = nullptr;                // for gradients that are missing from tables
   std::uint64_t* seen_words_ = nullptr;  // pinned: what the watchdog reads words into
   std::uint64_t* residency_ = nullptr;
   std::vector<std::unique_ptr<detail::CudaProgram>> programs_;

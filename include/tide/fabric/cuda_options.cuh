@@ -22,6 +22,9 @@ enum class CudaMulticast : std::uint8_t {
 struct CudaOptions {
   Duration deadline = std::chrono::seconds(60);  ///< of every wait
   CudaMulticast multicast = CudaMulticast::missing;
+  /// Sets zeros aside in `init`, as many as the largest gradient, for gradients that are missing from a table: memory
+  /// cannot be allocated while ranks wait for each other.
+  bool missing_gradients = false;
 };
 
 }  // namespace tide

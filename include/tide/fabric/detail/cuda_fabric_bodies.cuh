@@ -137,6 +137,20 @@ inline void CudaFabric::compare_ranks() {
   }
 }
 
+// What stands in for gradients that are missing from tables.
+inline void CudaFabric::make_zeros() {
+  index_t bytes = 1;
+  for (const auto& program : programs_) {
+    for (const auto& variant : program->variants) {
+      if (variant->collective.gradients != GradientSource::table) continue;
+      bytes = std::max(bytes, detail::largest_gradient_bytes(variant->collective.layout));
+    }
+  }
+  detail::check(cudaMalloc(&zeros_, static_cast<std::size_t>(bytes)), "cudaMalloc");
+  detail::check(cudaMemsetAsync(zeros_, 0, static_cast<std::size_t>(bytes), init_stream_), "cudaMemsetAsync");
+  detail::check(cudaStreamSynchronize(init_stream_), "cudaStreamSynchronize");
+}
+
 // A kernel's first launch loads its code, which blocks the host behind unmet waits: so every kernel is launched here.
 inline void CudaFabric::load_kernels() {
   for (const auto& program : programs_) {
@@ -194,6 +208,7 @@ inline void CudaFabric::init() {
   index_t most_words = 1;
   for (const auto& program : programs_) most_words = std::max(most_words, program->words.count());
   detail::check(cudaMallocHost(&seen_words_, static_cast<std::size_t>(most_words) * 8), "cudaMallocHost");
+  if (options_.missing_gradients) make_zeros();
   load_kernels();
   static_cast<void>(meet_all(1));  // no rank signals before all words are zero
   phase_ = Phase::running;
@@ -381,6 +396,13 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
   }
   detail::CudaProgram& program = *programs_[static_cast<std::size_t>(index)];
   detail::CudaVariant& variant = *program.variants[static_cast<std::size_t>(variant_index)];
+  const void* const* given = bindings.gradient_table;
+  if (given != nullptr && zeros_ == nullptr &&
+      std::count(given, given + program.table_entries, missing_gradient()) > 0) {
+    raise(Errc::argument, detail::text({"tide::CudaFabric: a gradient that is missing from a table needs "
+                                        "CudaOptions::missing_gradients; ",
+                                        program.label, " on rank ", rank_.value, "."}));
+  }
   const std::uint64_t run = program.next_run;
   if (run >= detail::CudaProgram::max_runs) {
     const std::uint64_t oldest = run - detail::CudaProgram::max_runs;
@@ -404,14 +426,7 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
     const std::size_t at = entries * (run % detail::CudaProgram::max_runs);
     const void** const table = program.host_table + at;
     std::copy_n(bindings.gradient_table, entries, table);
-    if (std::count(table, table + entries, missing_gradient()) > 0) {
-      if (program.zeros == nullptr) {
-        const auto bytes = static_cast<std::size_t>(detail::largest_gradient_bytes(variant.collective.layout));
-        detail::check(cudaMalloc(&program.zeros, bytes), "cudaMalloc");
-        detail::check(cudaMemsetAsync(program.zeros, 0, bytes, caller), "cudaMemsetAsync");
-      }
-      std::replace(table, table + entries, missing_gradient(), static_cast<const void*>(program.zeros));
-    }
+    std::replace(table, table + entries, missing_gradient(), static_cast<const void*>(zeros_));
     bound.gradient_table = table;
     detail::check(
         cudaMemcpyAsync(program.table + at, program.host_table + at, entries * 8, cudaMemcpyHostToDevice, caller),

@@ -192,7 +192,6 @@ struct CudaProgram {
   const void** table = nullptr;       // on the device: a ring of gradient tables
   const void** host_table = nullptr;  // pinned
   index_t table_entries = 0;
-  void* zeros = nullptr;  // on the device, made for the first gradient that is missing from a table
 };
 
 }  // namespace tide::detail

@@ -141,13 +141,13 @@ inline void CudaFabric::stop() noexcept {
       for (const auto& variant : program->variants) variant->release();
       if (program->table != nullptr) cudaFree(program->table);
       if (program->host_table != nullptr) cudaFreeHost(program->host_table);
-      cudaFree(program->zeros);
     }
     for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
     for (const auto& entry : lanes_) cudaStreamDestroy(entry.second);
     cudaStreamDestroy(init_stream_);
     cudaStreamDestroy(rescue_stream_);
     cudaFree(meeting_word_);
+    cudaFree(zeros_);
     if (seen_words_ != nullptr) cudaFreeHost(seen_words_);
     window_.release();
   } else {
