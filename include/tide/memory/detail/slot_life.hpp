@@ -62,7 +62,7 @@ class SlotLife {
     if (slot.writer.port != nullptr && slot.writer.handle != stream.handle) {
       port_->wait(stream, port_->record(slot.writer));
     }
-    slot.writer = stream;
+    slot.writer = stream.port == port_ ? stream : StreamRef{};  // another fabric's is about to be refused
     slot.holder = somebody;
     return SlotIndex{static_cast<index_t>(best)};
   }
