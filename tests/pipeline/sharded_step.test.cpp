@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// timeout: 240
+// timeout: 900
 //
 // ShardedStep against training without shards: masters and losses bit for bit, with delays, missing gradients, frozen
 // and kept parts, micro-batches, gradients that are scribbled over the moment they are free. TIDE_STEPS=100000 in the
