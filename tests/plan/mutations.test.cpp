@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: slow
+// timeout: 400
 //
 // What `verify` accepts is right: of 14,000 plans with one op changed, each that it accepts gives the oracle's bytes on
 // 20 schedules.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// timeout: 400
+//
 // What verify says of plans that are right, of plans that order things in roundabout ways, and of rubbish. Broken plans
 // and mutations have files of their own.
 
