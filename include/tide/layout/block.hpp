@@ -42,10 +42,8 @@ inline constexpr index_t max_pitch = (index_t{1} << 31) - 1;
 /// The largest number of rows that a block may have.
 inline constexpr index_t max_rows = (index_t{1} << 31) - 1;
 
-/// Appends a block in as many parts as `max_pitch` and `max_rows` ask for.
-constexpr void append_within_limits(std::vector<Block>& list, const Block& block) {
-  const bool wide = block.source_pitch > max_pitch || block.target_pitch > max_pitch;
-  const index_t most = wide ? 1 : max_rows;
+/// Appends a block in parts of at most `most` rows.
+constexpr void append_parts(std::vector<Block>& list, const Block& block, index_t most) {
   for (index_t row = 0; row < block.rows; row += most) {
     Block part = block;
     part.rows = block.rows - row < most ? block.rows - row : most;
@@ -53,6 +51,12 @@ constexpr void append_within_limits(std::vector<Block>& list, const Block& block
     part.target += row * block.target_pitch;
     list.push_back(part);
   }
+}
+
+/// Appends a block in as many parts as `max_pitch` and `max_rows` ask for.
+constexpr void append_within_limits(std::vector<Block>& list, const Block& block) {
+  const bool wide = block.source_pitch > max_pitch || block.target_pitch > max_pitch;
+  append_parts(list, block, wide ? 1 : max_rows);
 }
 
 }  // namespace tide

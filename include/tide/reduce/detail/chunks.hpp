@@ -37,6 +37,35 @@ constexpr void append_range(std::vector<Block>& list, const Block& block, index_
   }
 }
 
+// The parts of all blocks from number `first` on, which are sorted by target, whose output bytes lie in [begin, end);
+// returns the first block that reaches beyond.
+constexpr std::size_t append_ranges(std::vector<Block>& list, const std::vector<Block>& blocks, std::size_t first,
+                                    index_t begin, index_t end) {
+  std::size_t next = first;
+  for (std::size_t b = first; b < blocks.size() && blocks[b].target < end; ++b) {
+    append_range(list, blocks[b], begin, end);
+    if (blocks[b].target + blocks[b].target_bytes() <= end) next = b + 1;
+  }
+  return next;
+}
+
+// Whether elements of all gradients take the same room.
+[[nodiscard]] constexpr bool one_gradient_size(const Collective& collective) noexcept {
+  const auto& parameters = collective.layout.group.parameters;
+  return std::all_of(parameters.begin(), parameters.end(), [&](const Parameter& p) {
+    return static_cast<index_t>(size_bytes(p.gradient)) == collective.inbox.element_bytes;
+  });
+}
+
+// Merges blocks where elements take the same room, else leaves single rows: those of unlike size must not merge.
+[[nodiscard]] constexpr std::vector<Block> merged(const std::vector<Block>& blocks, bool one_size, bool table) {
+  if (one_size && table) return coalesce_each_parameter(blocks);
+  if (one_size) return coalesce(blocks);
+  std::vector<Block> rows;
+  for (const Block& block : blocks) append_parts(rows, block, 1);
+  return rows;
+}
+
 // The blocks of one owner's gradients, by chunk: as the owner sums them (`sums`), and as a peer pushes them (`pushes`,
 // with targets inside the piece).
 struct OwnerChunk {
@@ -44,30 +73,12 @@ struct OwnerChunk {
   std::vector<Block> pushes{};
 };
 
-// The blocks of a chunk, from gradients -> output blocks: coalesced where every element takes the same room in a piece;
-// else row by row, since elements of unlike size must not merge.
+// The blocks of a chunk, from gradients -> output blocks.
 [[nodiscard]] constexpr OwnerChunk make_chunk(const Collective& collective, const std::vector<Block>& blocks,
                                               index_t begin) {
   OwnerChunk chunk;
-  bool even = true;
-  for (const Parameter& parameter : collective.layout.group.parameters) {
-    even = even && static_cast<index_t>(size_bytes(parameter.gradient)) == collective.inbox.element_bytes;
-  }
-  if (even && collective.gradients == GradientSource::table) {
-    chunk.sums = coalesce_each_parameter(blocks);
-  } else if (even) {
-    chunk.sums = coalesce(blocks);
-  } else {
-    for (const Block& block : blocks) {
-      for (index_t row = 0; row < block.rows; ++row) {
-        Block one = block;
-        one.rows = 1;
-        one.source += row * block.source_pitch;
-        one.target += row * block.target_pitch;
-        chunk.sums.push_back(one);
-      }
-    }
-  }
+  const bool even = one_gradient_size(collective);
+  chunk.sums = merged(blocks, even, collective.gradients == GradientSource::table);
   const bool tight = !even && collective.inbox.place == InboxPlace::slot;
   index_t next = 0;
   for (Block block : chunk.sums) {
@@ -95,10 +106,7 @@ struct OwnerChunk {
   for (index_t begin = 0; begin < bytes; begin += chunk_bytes) {
     const index_t end = begin + chunk_bytes;
     std::vector<Block> parts;
-    for (std::size_t b = next; b < blocks.size() && blocks[b].target < end; ++b) {
-      append_range(parts, blocks[b], begin, end);
-      if (blocks[b].target + blocks[b].target_bytes() <= end) next = b + 1;
-    }
+    next = append_ranges(parts, blocks, next, begin, end);
     if (!parts.empty()) chunks.push_back(make_chunk(collective, parts, begin));
   }
   return chunks;

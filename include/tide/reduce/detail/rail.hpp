@@ -10,7 +10,7 @@
 
 #pragma once
 
-#include <tide/reduce/detail/chunks.hpp>  // append_range
+#include <tide/reduce/detail/chunks.hpp>  // append_ranges
 
 #include <algorithm>
 #include <vector>
@@ -28,31 +28,6 @@ struct RailChunk {
   std::vector<OwnerPart> owners{};
   index_t elements = 0;  // of the longest owner
 };
-
-// Whether elements of all gradients take the same room.
-[[nodiscard]] constexpr bool one_gradient_size(const Collective& collective) noexcept {
-  const auto& parameters = collective.layout.group.parameters;
-  return std::all_of(parameters.begin(), parameters.end(), [&](const Parameter& p) {
-    return static_cast<index_t>(size_bytes(p.gradient)) == collective.inbox.element_bytes;
-  });
-}
-
-// Merges blocks where elements take the same room, else leaves single rows: those of unlike size must not merge.
-[[nodiscard]] constexpr std::vector<Block> merged(const std::vector<Block>& blocks, bool one_size, bool table) {
-  if (one_size && table) return coalesce_each_parameter(blocks);
-  if (one_size) return coalesce(blocks);
-  std::vector<Block> rows;
-  for (const Block& block : blocks) {
-    for (index_t row = 0; row < block.rows; ++row) {
-      Block one = block;
-      one.rows = 1;
-      one.source += row * block.source_pitch;
-      one.target += row * block.target_pitch;
-      rows.push_back(one);
-    }
-  }
-  return rows;
-}
 
 // The chunks of the rail of local rank `local`; those that hold nothing but padding are left out.
 [[nodiscard]] constexpr std::vector<RailChunk> rail_chunks(const Collective& collective, index_t local) {
@@ -73,10 +48,7 @@ struct RailChunk {
       RailChunk& chunk = chunks[static_cast<std::size_t>(c)];
       OwnerPart& part = chunk.owners[static_cast<std::size_t>(node)];
       const index_t end = chunk.begin + chunk_bytes;
-      for (std::size_t b = next; b < blocks.size() && blocks[b].target < end; ++b) {
-        append_range(part.blocks, blocks[b], chunk.begin, end);
-        if (blocks[b].target + blocks[b].target_bytes() <= end) next = b + 1;
-      }
+      next = append_ranges(part.blocks, blocks, next, chunk.begin, end);
       for (Block& block : part.blocks) {
         block.target -= chunk.begin;
         part.elements = std::max(part.elements, (block.target + block.target_bytes()) / 4);
