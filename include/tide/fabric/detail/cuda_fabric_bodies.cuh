@@ -428,9 +428,8 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
     std::copy_n(bindings.gradient_table, entries, table);
     std::replace(table, table + entries, missing_gradient(), static_cast<const void*>(zeros_));
     bound.gradient_table = table;
-    detail::check(
-        cudaMemcpyAsync(program.table + at, program.host_table + at, entries * 8, cudaMemcpyHostToDevice, caller),
-        "cudaMemcpyAsync");
+    detail::check(cudaMemcpyAsync(program.table + at, table, entries * 8, cudaMemcpyHostToDevice, caller),
+                  "cudaMemcpyAsync");
   }
   const auto exits = [&](const std::vector<std::int32_t>& list) {
     for (const std::int32_t e : list) {

@@ -34,8 +34,9 @@ namespace tide::detail {
 
 // Variants share words and run numbers, so they must tell and await the same.
 inline void require_one_handshake(const std::vector<PlanVariant>& variants, const std::string& label) {
+  const auto first = handshake(variants.front());
   for (std::size_t v = 1; v < variants.size(); ++v) {
-    if (handshake(variants[v]) == handshake(variants.front())) continue;
+    if (handshake(variants[v]) == first) continue;
     raise(Errc::mismatch, text({"tide::PlanVariant: all variants of a pipeline must signal and wait alike; of ", label,
                                 ", variant ", v, " does not as variant 0 does."}));
   }
