@@ -5,6 +5,7 @@
 
 #include "../examples/support/args.hpp"
 #include "../examples/support/files.hpp"
+#include "../examples/support/mesh.hpp"
 #include "../examples/support/program.hpp"
 #include "../examples/support/table.hpp"
 
@@ -89,17 +90,13 @@ std::string fixed(double value, int digits) {
 
 int run(const Args& args) {
   const std::string given = args.text("--mesh", "1x64");
-  const std::size_t x = given.find('x');
-  const auto nodes = parse_number<tide::index_t>(std::string_view(given).substr(0, x), 1, 1024);
-  const auto local = x == std::string::npos
-                         ? std::nullopt
-                         : parse_number<tide::index_t>(std::string_view(given).substr(x + 1), 1, 128);
-  if (!nodes || !local) throw UsageError("--mesh takes NODESxRANKS, as in 128x8, not '" + given + "'");
+  const auto mesh = parse_mesh(given, 1024, 128);
+  if (!mesh) throw UsageError("--mesh takes NODESxRANKS, as in 128x8, not '" + given + "'");
   std::vector<Row> rows;
   for (const char* model : {"llama3.1-70b", "qwen3-30b-a3b"}) {
     if (args.text("--model", model) != model) continue;
     for (const tide::Operation operation : {tide::Operation::gather, tide::Operation::reduce}) {
-      rows.push_back(prove(*tide::find_model(model), operation, {*nodes, *local}));
+      rows.push_back(prove(*tide::find_model(model), operation, *mesh));
     }
   }
   Table table({"model", "operation", "ops", "seconds", "peak MiB", "holds"});

@@ -6,6 +6,7 @@
 #include "support/args.hpp"
 #include "support/files.hpp"
 #include "support/gather_pair.hpp"
+#include "support/mesh.hpp"
 #include "support/model_choice.hpp"
 #include "support/planning.hpp"
 #include "support/program.hpp"
@@ -95,14 +96,11 @@ tide::MeshShape chosen_mesh(const Args& args) {
   if (!args.has("--mesh")) return {1, args.number("--ranks", 4, 1, 256)};
   if (args.has("--ranks")) throw UsageError("give one of --ranks N and --mesh NODESxRANKS");
   const std::string given = args.text("--mesh", "");
-  const std::size_t x = given.find('x');
-  const auto nodes = parse_number<index_t>(std::string_view(given).substr(0, x), 1, 256);
-  const auto ranks =
-      x == std::string::npos ? std::nullopt : parse_number<index_t>(std::string_view(given).substr(x + 1), 1, 256);
-  if (!nodes || !ranks || *nodes * *ranks > 256) {
+  const auto mesh = parse_mesh(given, 256, 256);
+  if (!mesh || mesh->ranks() > 256) {
     throw UsageError("--mesh takes NODESxRANKS of at most 256 ranks, as in 2x4, not '" + given + "'");
   }
-  return {*nodes, *ranks};
+  return *mesh;
 }
 
 Options parse(const Args& args) {

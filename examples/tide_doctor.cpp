@@ -42,17 +42,11 @@ int tide_doctor(const Args& args) {
   on_host(tide::UnicastTransport{});
   on_host(tide::MulticastTransport{});
   diagnosis.refuse("copies between GPUs", "", "this build has no CUDA: use preset cuda");
-  if (args.text("--json", "") != "-") {
+  const nlohmann::json machine = {{"threads", std::thread::hardware_concurrency()}, {"cuda", nullptr}};
+  return conclude(args, machine, diagnosis, [] {
     std::cout << tide_version() << ", " << std::thread::hardware_concurrency()
-              << " hardware threads, no CUDA in this build\n\n"
-              << diagnosis;
-  }
-  if (const auto file = args.text("--json")) {
-    const nlohmann::json json = {{"machine", {{"threads", std::thread::hardware_concurrency()}, {"cuda", nullptr}}},
-                                 {"paths", diagnosis.json()}};
-    write_file(*file, [&](std::ostream& out) { out << json.dump(1) << '\n'; });
-  }
-  return diagnosis.exit_code();
+              << " hardware threads, no CUDA in this build\n\n";
+  });
 }
 
 }  // namespace

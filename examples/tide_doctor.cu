@@ -191,16 +191,7 @@ int tide_doctor(const Args& args) {
   }
   diagnosis.refuse("gather by multicast", all, why_no_multicast(gpus));
   diagnosis.refuse("puts to other nodes", "", why_no_puts(found));
-
-  if (args.text("--json", "") != "-") {
-    print(found);
-    std::cout << diagnosis;
-  }
-  if (const auto file = args.text("--json")) {
-    const nlohmann::json json = {{"machine", found}, {"paths", diagnosis.json()}};
-    write_file(*file, [&](std::ostream& out) { out << json.dump(1) << '\n'; });
-  }
-  return diagnosis.exit_code();
+  return conclude(args, found, diagnosis, [&] { print(found); });
 }
 
 }  // namespace

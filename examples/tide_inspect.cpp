@@ -4,6 +4,7 @@
 
 #include "support/args.hpp"
 #include "support/files.hpp"
+#include "support/mesh.hpp"
 #include "support/model_choice.hpp"
 #include "support/plan_json.hpp"
 #include "support/planning.hpp"
@@ -54,16 +55,12 @@ constexpr std::string_view usage =
 
 // ---- what the command line asks for ---------------------------------------------------------------------------------
 
-tide::MeshShape parse_mesh(const Args& args) {
+tide::MeshShape chosen_mesh(const Args& args) {
   const std::optional<std::string> given = args.text("--mesh");
   if (!given) throw UsageError("--mesh NODESxRANKS is missing");
-  const std::string_view text = *given;
-  const std::size_t x = text.find('x');
-  const auto nodes = parse_number<index_t>(text.substr(0, x), 1, INT32_MAX);
-  const auto ranks =
-      x == std::string_view::npos ? std::nullopt : parse_number<index_t>(text.substr(x + 1), 1, INT32_MAX);
-  if (!nodes || !ranks) throw UsageError("--mesh takes NODESxRANKS, as in 1x8, not '" + *given + "'");
-  return tide::Mesh<tide::dynamic, tide::dynamic>(*nodes, *ranks).shape();
+  const auto mesh = parse_mesh(*given, INT32_MAX, INT32_MAX);
+  if (!mesh) throw UsageError("--mesh takes NODESxRANKS, as in 1x8, not '" + *given + "'");
+  return tide::Mesh<tide::dynamic, tide::dynamic>(mesh->nodes, mesh->ranks_per_node).shape();
 }
 
 tide::OwnBlock parse_own(const Args& args, TransportChoice transport) {
@@ -83,7 +80,7 @@ PlanChoices parse_choices(const Args& args) {
   choices.finish = static_cast<tide::Finish>(args.choice("--finish", {"store", "accumulate"}));
   choices.inbox_chunks = args.number("--chunks", choices.inbox_chunks, 1, 255);
   choices.inbox_bytes = args.number("--inbox-bytes", choices.inbox_bytes, 1, index_t{1} << 40);
-  choices.mesh = parse_mesh(args);
+  choices.mesh = chosen_mesh(args);
   choices.rails.chunk_bytes = args.number("--chunk-bytes", choices.rails.chunk_bytes, 16, index_t{1} << 40);
   choices.rails.puts_in_flight = args.number("--puts-in-flight", choices.rails.puts_in_flight, 2, 65535);
   choices.exchange = static_cast<tide::Exchange>(args.choice("--exchange", {"doubling", "direct"}));

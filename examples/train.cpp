@@ -6,6 +6,7 @@
 
 #include "support/args.hpp"
 #include "support/host_kernels.hpp"
+#include "support/mesh.hpp"
 #include "support/program.hpp"
 #include "support/unsharded.hpp"
 
@@ -50,15 +51,11 @@ struct Options {
   bool ring = false;
 };
 
-tide::MeshShape parse_mesh(const std::string& given) {
-  const std::size_t x = given.find('x');
-  const auto nodes = parse_number<index_t>(std::string_view(given).substr(0, x), 1, tide::max_ranks);
-  const auto ranks = x == std::string::npos
-                         ? std::nullopt
-                         : parse_number<index_t>(std::string_view(given).substr(x + 1), 1, tide::max_ranks);
-  if (!nodes || !ranks) throw UsageError("--mesh takes NODESxRANKS, as in 2x4, not '" + given + "'");
-  if (*nodes * *ranks > 256) throw UsageError("--mesh takes at most 256 ranks, not '" + given + "'");
-  return {*nodes, *ranks};
+tide::MeshShape chosen_mesh(const std::string& given) {
+  const auto mesh = parse_mesh(given, tide::max_ranks, tide::max_ranks);
+  if (!mesh) throw UsageError("--mesh takes NODESxRANKS, as in 2x4, not '" + given + "'");
+  if (mesh->ranks() > 256) throw UsageError("--mesh takes at most 256 ranks, not '" + given + "'");
+  return *mesh;
 }
 
 Options parse(int argc, char** argv) {
@@ -76,7 +73,7 @@ Options parse(int argc, char** argv) {
   if (!args.words().empty()) throw UsageError("unknown argument '" + args.words().front() + "'");
   Options options;
   options.cuda = args.choice("--fabric", {"host", "cuda"}) == 1;
-  options.training.mesh = parse_mesh(args.text("--mesh", "1x4"));
+  options.training.mesh = chosen_mesh(args.text("--mesh", "1x4"));
   options.training.steps = static_cast<int>(args.number("--steps", 300, 1, 1'000'000));
   options.training.seed = static_cast<std::uint64_t>(args.number("--seed", 1, 0, INT64_MAX));
   options.training.scribble_gradients = args.has("--scribble-gradients");

@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include "args.hpp"
 #include "files.hpp"
 #include "program.hpp"
 #include "table.hpp"
@@ -84,6 +85,22 @@ class Diagnosis {
  private:
   std::vector<Finding> findings_;
 };
+
+/// Prints what was found, `print_machine()` first, unless JSON takes standard output; writes JSON where it is asked
+/// for.
+template <class PrintMachine>
+[[nodiscard]] int conclude(const Args& args, const nlohmann::json& machine, const Diagnosis& diagnosis,
+                           const PrintMachine& print_machine) {
+  if (args.text("--json", "") != "-") {
+    print_machine();
+    std::cout << diagnosis;
+  }
+  if (const auto file = args.text("--json")) {
+    const nlohmann::json json = {{"machine", machine}, {"paths", diagnosis.json()}};
+    write_file(*file, [&](std::ostream& out) { out << json.dump(1) << '\n'; });
+  }
+  return diagnosis.exit_code();
+}
 
 /// "tide 0.1.0"
 [[nodiscard]] inline std::string tide_version() {

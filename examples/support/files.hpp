@@ -61,13 +61,16 @@ template <class Fail>
                         [&](const std::string& what) { tide::raise(tide::Errc::argument, "'" + path + "': " + what); });
 }
 
+/// Refuses a file, in the words of the system where it has some.
+[[noreturn]] inline void refuse_to_write(const std::string& path) {
+  tide::raise(tide::Errc::argument, "cannot write '" + path + "': " + (errno == 0 ? "failed" : std::strerror(errno)));
+}
+
 /// Refuses a file that cannot be written, and leaves what is in it alone.  @throws tide::Error (Errc::argument)
 inline void require_writable(const std::string& path) {
   if (path == "-") return;
   errno = 0;
-  if (!std::ofstream(path, std::ios::binary | std::ios::app)) {
-    tide::raise(tide::Errc::argument, "cannot write '" + path + "': " + (errno == 0 ? "failed" : std::strerror(errno)));
-  }
+  if (!std::ofstream(path, std::ios::binary | std::ios::app)) refuse_to_write(path);
 }
 
 /// Hands `write` a stream to the file, or to standard output where `path` is "-".  @throws tide::Error (Errc::argument)
@@ -78,9 +81,7 @@ void write_file(const std::string& path, Write write) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   if (out) write(out);
   out.close();
-  if (!out) {
-    tide::raise(tide::Errc::argument, "cannot write '" + path + "': " + (errno == 0 ? "failed" : std::strerror(errno)));
-  }
+  if (!out) refuse_to_write(path);
 }
 
 }  // namespace tide_example

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "args.hpp"
+#include "mesh.hpp"
 #include "plan_file.hpp"
 
 #include <nlohmann/json.hpp>
@@ -122,17 +123,13 @@ class PlanReader {
 
   tide::MeshShape read_mesh(const Value& json) const {
     const std::string given = text(json, "mesh");
-    const std::size_t x = given.find('x');
-    const auto nodes = parse_number<index_t>(std::string_view(given).substr(0, x), 1, tide::max_ranks);
-    const auto ranks = x == std::string::npos
-                           ? std::nullopt
-                           : parse_number<index_t>(std::string_view(given).substr(x + 1), 1, tide::max_ranks);
-    if (!nodes || !ranks) refuse("'mesh' must be NODESxRANKS, as in \"1x8\", not '" + given + "'");
-    if (*ranks > most_planned_ranks / *nodes) {
+    const auto mesh = parse_mesh(given, tide::max_ranks, tide::max_ranks);
+    if (!mesh) refuse("'mesh' must be NODESxRANKS, as in \"1x8\", not '" + given + "'");
+    if (mesh->ranks_per_node > most_planned_ranks / mesh->nodes) {
       tide::raise(tide::Errc::capacity,
                   where_ + "'mesh' has more than " + std::to_string(most_planned_ranks) + " ranks");
     }
-    return {*nodes, *ranks};
+    return *mesh;
   }
 
   void read_parameter(const Value& json) {
