@@ -62,12 +62,12 @@ Row prove(const tide::Model& model, tide::Operation operation, tide::MeshShape m
   } else {
     collective.network = Inter::network(collective.layout);
   }
-  tide::fill_kernels(collective);
+  tide::fill_kernels_over_nodes(collective);
   std::vector<tide::Plan> plans;
   for (tide::index_t r = 0; r < mesh.ranks(); ++r) {
     plans.push_back(operation == tide::Operation::gather
                         ? Inter::gather<tide::UnicastTransport>(collective, tide::Rank{r})
-                        : tide::CopyEngineReducer<>::reduce(collective, tide::Rank{r}));
+                        : tide::CopyEngineReducer<>::reduce_over_nodes(collective, tide::Rank{r}));
   }
   const auto begin = std::chrono::steady_clock::now();
   const tide::Verdict verdict = tide::verify(collective, plans);
