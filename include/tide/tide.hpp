@@ -73,6 +73,7 @@
 #include <tide/reduce/slot_reuse.hpp>
 #include <tide/reduce/tree.hpp>
 
+#include <tide/fabric/duration.hpp>
 #include <tide/fabric/fabric.hpp>
 #include <tide/fabric/host_cluster.hpp>
 #include <tide/fabric/host_fabric.hpp>

@@ -4,6 +4,8 @@
 //
 // Chunks: whatever their size and number, with each set of lanes and with delays, the bits are the tree's.
 
+#include <tide/layout/dynamic_layout.hpp>
+
 #include <doctest/doctest.h>
 
 #include "support/delays.hpp"

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include "support/gather_rank.hpp"

@@ -6,7 +6,7 @@
 
 #pragma once
 
-#include <tide/fabric/fabric.hpp>  // Duration
+#include <tide/fabric/duration.hpp>  // Duration
 
 #include <cstdint>
 

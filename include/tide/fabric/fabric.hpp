@@ -22,7 +22,6 @@
 #include <tide/plan/plan.hpp>            // Plan, ExitKind
 #include <tide/transport/transport.hpp>  // Capability
 
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -30,9 +29,6 @@
 #include <vector>
 
 namespace tide {
-
-/// A duration of the host's clock; `std::chrono` literals convert to it.
-using Duration = std::chrono::nanoseconds;
 
 class FabricPort;
 

@@ -6,8 +6,8 @@
 
 #pragma once
 
-#include <tide/fabric/fabric.hpp>  // Duration
-#include <tide/plan/plan.hpp>      // Lane, Op
+#include <tide/fabric/duration.hpp>  // Duration
+#include <tide/plan/plan.hpp>        // Lane, Op
 
 #include <functional>
 #include <optional>

@@ -17,6 +17,8 @@
 
 namespace tide {
 
+class DynamicLayout;
+
 /// The compile-time door to layouts; `DynamicLayout` is the run-time one. Both give a `LayoutView`.
 ///
 /// @tparam Group    a `constexpr` variable made by `tide::group`, passed by reference

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <tide/fabric/fabric.hpp>          // FabricPort
-#include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
 #include <tide/layout/shard_layout.hpp>    // ShardLayout
 #include <tide/memory/detail/storage.hpp>  // ArenaStorage
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/part.hpp>
 
 inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4}), tide::param<tide::bf16>("b", {8}));

@@ -4,9 +4,8 @@
 
 #pragma once
 
-#include <tide/fabric/fabric.hpp>          // FabricPort
-#include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
-#include <tide/layout/shard_layout.hpp>    // ShardLayout
+#include <tide/fabric/fabric.hpp>        // FabricPort
+#include <tide/layout/shard_layout.hpp>  // ShardLayout
 
 #include <algorithm>
 #include <type_traits>

@@ -5,9 +5,8 @@
 
 #pragma once
 
-#include <tide/fabric/fabric.hpp>          // KernelCode
-#include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
-#include <tide/layout/shard_layout.hpp>    // ShardLayout
+#include <tide/fabric/fabric.hpp>        // KernelCode
+#include <tide/layout/shard_layout.hpp>  // ShardLayout
 
 #include <array>
 #include <type_traits>

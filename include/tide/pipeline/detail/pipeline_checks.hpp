@@ -4,10 +4,9 @@
 
 #pragma once
 
-#include <tide/fabric/fabric.hpp>          // FabricPort
-#include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
-#include <tide/layout/shard_layout.hpp>    // ShardLayout
-#include <tide/memory/slot_pool.hpp>       // SlotLife
+#include <tide/fabric/fabric.hpp>        // FabricPort
+#include <tide/layout/shard_layout.hpp>  // ShardLayout
+#include <tide/memory/slot_pool.hpp>     // SlotLife
 
 #include <algorithm>
 #include <string>

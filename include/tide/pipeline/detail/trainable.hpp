@@ -4,8 +4,7 @@
 
 #pragma once
 
-#include <tide/layout/dynamic_layout.hpp>  // DynamicLayout
-#include <tide/layout/shard_layout.hpp>    // ShardLayout
+#include <tide/layout/shard_layout.hpp>  // ShardLayout
 
 #include <cstddef>
 #include <initializer_list>
