@@ -12,11 +12,13 @@
 #include "support/table.hpp"
 
 #include <tide/plan/bound.hpp>
+#include <tide/plan/estimate.hpp>
 #include <tide/plan/print.hpp>
 #include <tide/plan/tally.hpp>
 #include <tide/plan/verify.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -240,6 +242,8 @@ int plan(const Args& args) {
   const PlanFile file = make_plans(model.name, unit->name, unit->parameters, choices);
   const tide::Collective& collective = file.collective;
   const tide::Bound bound = tide::lower_bound(collective, file.plans, machine);
+  const double seconds = tide::estimate(collective, file.plans, machine).seconds;
+  const double of_bound = seconds > 0 ? bound.seconds / seconds : 1;
   const bool gather = choices.operation == tide::Operation::gather;
   const bool nodes = choices.mesh.nodes > 1;
   const index_t slot_bytes = collective.layout.bytes(tide::Buffer::slot);
@@ -257,7 +261,8 @@ int plan(const Args& args) {
         const JsonText limit =
             object({{"seconds", bound.seconds}, {"machine", machine_name(args)}, {"binding", bound.binding()}});
         if (args.has("--summary")) {
-          out << object({{"constants", constants}, {"bound", limit}}).text() << '\n';
+          const JsonText estimate = object({{"seconds", seconds}, {"of_bound", of_bound}});
+          out << object({{"constants", constants}, {"bound", limit}, {"estimate", estimate}}).text() << '\n';
         } else {
           write_plan(out, file, constants, limit);
         }
@@ -267,7 +272,8 @@ int plan(const Args& args) {
             << " ranks\n\nslot_bytes    " << grouped(slot_bytes) << "\ninbox_bytes   " << grouped(inbox_bytes)
             << (nodes ? "\nnetwork_bytes " + grouped(network_bytes) : "") << "\ndriver_calls  " << grouped(driver_calls)
             << "\nbound         " << bound.seconds * 1e3 << " ms on " << machine_name(args) << ": " << bound.binding()
-            << '\n';
+            << "\nestimate      " << seconds * 1e3 << " ms, of which the bound is " << std::lround(100 * of_bound)
+            << " %\n";
         if (!args.has("--summary")) out << '\n' << costs(file);
         for (const tide::Plan& of_rank : file.plans) {
           if (args.has("--print")) tide::print(out << '\n', collective, of_rank);

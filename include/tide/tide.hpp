@@ -41,6 +41,7 @@
 
 #include <tide/plan/bound.hpp>
 #include <tide/plan/collective.hpp>
+#include <tide/plan/estimate.hpp>
 #include <tide/plan/fingerprint.hpp>
 #include <tide/plan/kernels.hpp>
 #include <tide/plan/law.hpp>

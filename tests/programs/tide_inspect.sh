@@ -218,7 +218,9 @@ expect 0 '' plan --model qwen3-30b-a3b --mesh 1x8 --summary --machine cpu:10 --j
 python out.txt <<'PY'
 import json, sys
 summary = json.load(open(sys.argv[1]))
-assert list(summary) == ["constants", "bound"]
+assert list(summary) == ["constants", "bound", "estimate"]
+assert summary["estimate"]["seconds"] >= summary["bound"]["seconds"]
+assert summary["estimate"]["of_bound"] == summary["bound"]["seconds"] / summary["estimate"]["seconds"]
 assert summary["constants"]["slot_bytes"] >= 1246241280
 assert summary["bound"]["machine"] == "cpu:10" and "memory shared" in summary["bound"]["binding"]
 PY
