@@ -6,6 +6,8 @@
 
 set -euo pipefail
 
+case "$* " in *.gch\ * | *.pch\ *) exec "$@" ;; esac # what the units are given before their first line
+
 "$@" -fsyntax-only
 while [[ $# -gt 1 ]]; do
   if [[ $1 == -o ]]; then
