@@ -103,7 +103,7 @@ Row prove(const tide::Model& model, tide::Operation operation, tide::MeshShape m
   } else {
     collective.network = Inter::network(collective.layout);
   }
-  tide::fill_kernels(collective);
+  tide::fill_kernels_over_nodes(collective);
   Row row{std::string(model.name), std::string(name(operation)), 0, {}, 0, true};
   const std::string what = row.operation + " of " + row.model;
   std::vector<tide::Plan> plans;
@@ -111,7 +111,7 @@ Row prove(const tide::Model& model, tide::Operation operation, tide::MeshShape m
     progress.say(what + ": plan " + std::to_string(r + 1) + " of " + std::to_string(mesh.ranks()));
     plans.push_back(operation == tide::Operation::gather
                         ? Inter::gather<tide::UnicastTransport>(collective, tide::Rank{r})
-                        : tide::CopyEngineReducer<>::reduce(collective, tide::Rank{r}));
+                        : tide::CopyEngineReducer<>::reduce_over_nodes(collective, tide::Rank{r}));
   }
   for (std::size_t i = 0; i < samples; ++i) {
     progress.say(what + ": proof " + std::to_string(i + 1) + " of " + std::to_string(samples));

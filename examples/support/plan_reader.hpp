@@ -233,7 +233,7 @@ class PlanReader {
       read_inbox(json);
     }
     read_network(json);
-    tide::fill_kernels(collective);
+    tide::fill_kernels_over_nodes(collective);
     read_kernels(json);
   }
 

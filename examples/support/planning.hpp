@@ -92,13 +92,13 @@ inline void require_memory(const tide::Collective& collective, const std::string
     collective.inbox = memory.inbox;
     collective.network = memory.network;
   }
-  tide::fill_kernels(collective);
+  tide::fill_kernels_over_nodes(collective);
   require_memory(collective, group_name, choices);
   const bool multicast = choices.transport == TransportChoice::multicast;
   for (tide::index_t r = 0; r < collective.ranks(); ++r) {
     const tide::Rank rank{r};
     if (!gather) {
-      file.plans.push_back(tide::CopyEngineReducer<>::reduce(collective, rank));
+      file.plans.push_back(tide::CopyEngineReducer<>::reduce_over_nodes(collective, rank));
     } else if (choices.mesh.nodes > 1) {
       const tide::OpKind spreads_by = multicast ? tide::OpKind::multicast : tide::OpKind::copy;
       file.plans.push_back(tide::gather_on_rails(collective, rank, choices.rails, spreads_by));

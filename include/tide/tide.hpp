@@ -77,6 +77,7 @@
 #include <tide/fabric/host_cluster.hpp>
 #include <tide/fabric/host_fabric.hpp>
 #include <tide/fabric/host_options.hpp>
+#include <tide/fabric/host_port.hpp>
 #include <tide/fabric/host_replicas.hpp>
 #include <tide/fabric/host_stream.hpp>
 

@@ -113,10 +113,10 @@ class GatherRank {
   Layout layout_;
   const CollectiveOracle* oracle_;
   tide::AllGather<Layout, Transport, Inter> gather_;
+  Checks<Ranks> checks_;  // outlives the memory, whose end waits for what reads into it
   typename Ranks::Memory shards_;
   typename Ranks::Memory masters_;
   tide::Event complete_{};
-  Checks<Ranks> checks_;
 };
 
 /// Poisons all slots of a pool, before the first gather.

@@ -27,6 +27,10 @@ std::vector<std::string> errors_of(const Ranks& ranks, index_t n, const Program&
       texts[static_cast<std::size_t>(fabric.rank().value)] = error.what();
     }
   });
+  // Where each rank is a process, they tell each other.
+  if constexpr (requires { Ranks::everybody(std::string()); }) {
+    texts = Ranks::everybody(texts[static_cast<std::size_t>(Ranks::rank())]);
+  }
   return texts;
 }
 

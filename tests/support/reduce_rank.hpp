@@ -139,11 +139,11 @@ class ReduceRank {
   tide::ReduceScatter<Layout, Reducer, Inter, Inbox> reduce_;
   tide::Gradients<Layout> storage_;
   tide::GradientTable<Layout> table_;
+  Checks<Ranks> checks_;  // outlives the memory, whose end waits for what reads into it
   typename Ranks::Memory apart_;
   typename Ranks::Memory output_;
   tide::ReduceTicket ticket_{};
   tide::Event read_{};
-  Checks<Ranks> checks_;
 };
 
 }  // namespace tide_test

@@ -48,7 +48,7 @@ constexpr Planned planned_gather(const tide::GroupView& group, tide::index_t ran
   Planned planned;
   planned.collective.layout = {group, {1, ranks}, packing};
   planned.collective.own = own;
-  tide::fill_kernels(planned.collective);
+  tide::fill_kernels_over_nodes(planned.collective);
   for (tide::index_t r = 0; r < ranks; ++r) {
     planned.plans.push_back(Transport::gather(planned.collective, tide::Rank{r}));
   }
@@ -64,7 +64,7 @@ constexpr Planned planned_gather_on(const tide::GroupView& group, tide::MeshShap
   planned.collective.layout = {group, mesh, packing};
   planned.collective.own = own;
   planned.collective.network = Inter::network(planned.collective.layout);
-  tide::fill_kernels(planned.collective);
+  tide::fill_kernels_over_nodes(planned.collective);
   for (tide::index_t r = 0; r < mesh.ranks(); ++r) {
     planned.plans.push_back(Inter::template gather<Intra>(planned.collective, tide::Rank{r}));
   }
@@ -81,7 +81,7 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::index_t ran
   planned.collective.finish = finish;
   planned.collective.gradients = gradients;
   planned.collective.inbox = Inbox::shape(planned.collective.layout);
-  tide::fill_kernels(planned.collective);
+  tide::fill_kernels_over_nodes(planned.collective);
   for (tide::index_t r = 0; r < ranks; ++r) {
     planned.plans.push_back(tide::CopyEngineReducer<>::reduce(planned.collective, tide::Rank{r}));
   }
@@ -102,9 +102,9 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape m
   const tide::ReduceMemory memory = Inbox::memory(planned.collective.layout, exchange, wire);
   planned.collective.inbox = memory.inbox;
   planned.collective.network = memory.network;
-  tide::fill_kernels(planned.collective);
+  tide::fill_kernels_over_nodes(planned.collective);
   for (tide::index_t r = 0; r < mesh.ranks(); ++r) {
-    planned.plans.push_back(tide::CopyEngineReducer<>::reduce(planned.collective, tide::Rank{r}));
+    planned.plans.push_back(tide::CopyEngineReducer<>::reduce_over_nodes(planned.collective, tide::Rank{r}));
   }
   return planned;
 }

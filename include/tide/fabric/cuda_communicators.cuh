@@ -29,9 +29,14 @@ class CudaCommunicators {
   CudaCommunicators(CudaCommunicators&& other) noexcept
       : gather_(std::exchange(other.gather_, nullptr)),
         reduce_(std::exchange(other.reduce_, nullptr)),
-        device_(other.device_) {}
+        device_(other.device_),
+        distrusted_(other.distrusted_) {}
   CudaCommunicators& operator=(CudaCommunicators&&) = delete;
   ~CudaCommunicators() {
+    // A driver that is shutting down, at the end of a process with static objects, has taken everything back already.
+    int device = 0;
+    if (cudaGetDevice(&device) != cudaSuccess) return;
+    if (distrusted_) abort();
     if (reduce_ != nullptr) ncclCommDestroy(reduce_);
     if (gather_ != nullptr) ncclCommDestroy(gather_);
   }
@@ -76,6 +81,17 @@ class CudaCommunicators {
   [[nodiscard]] ncclComm_t reduce() const noexcept { return reduce_; }
   [[nodiscard]] int device() const noexcept { return device_; }
 
+  /// A rank may be gone: from now on nothing that needs all ranks is done to the communicators, and they are ended
+  /// without the others.
+  void distrust() const noexcept { distrusted_ = true; }
+  /// Ends both at once, and with them what is stuck in them.
+  void abort() const noexcept {
+    if (ncclComm_t ended = std::exchange(reduce_, nullptr)) ncclCommAbort(ended);
+    if (ncclComm_t ended = std::exchange(gather_, nullptr)) ncclCommAbort(ended);
+  }
+  /// Leaves both to the end of the process.
+  void abandon() const noexcept { gather_ = reduce_ = nullptr; }
+
  private:
   [[nodiscard]] static int number(const char* variable, int least, int most) {
     const char* words = std::getenv(variable);
@@ -88,9 +104,10 @@ class CudaCommunicators {
     return static_cast<int>(value);
   }
 
-  ncclComm_t gather_;
-  ncclComm_t reduce_;
+  mutable ncclComm_t gather_;  // null once aborted
+  mutable ncclComm_t reduce_;
   int device_;
+  mutable bool distrusted_ = false;
 };
 
 }  // namespace tide

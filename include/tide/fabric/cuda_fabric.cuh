@@ -11,6 +11,10 @@
 // events. No kernel moves a byte. Stream capture is refused: epochs are immediate values and cannot advance in a
 // replay.
 //
+// What one rank refuses, and the first error of any rank, fails the fabric on all ranks with the same words: ranks run
+// ahead of each other, so nobody can take a call back that another one has begun. On a fabric of one rank a refused
+// call changes nothing.
+//
 // Laws: those of Fabric                              (tests/fabric/cuda_fabric.test.cu)
 
 #pragma once
@@ -18,6 +22,7 @@
 #include <tide/fabric/cuda_communicators.cuh>   // CudaCommunicators
 #include <tide/fabric/cuda_options.cuh>         // CudaOptions
 #include <tide/fabric/cuda_stream.cuh>          // CudaStream
+#include <tide/fabric/detail/cuda_mail.cuh>     // CudaMail
 #include <tide/fabric/detail/cuda_program.cuh>  // CudaProgram
 #include <tide/fabric/detail/cuda_queue.cuh>    // CudaQueue
 #include <tide/fabric/detail/host_state.hpp>    // Failure
@@ -82,7 +87,7 @@ class CudaFabric final : public FabricPort {
   std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
   void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) override;
   [[nodiscard]] Event exit_event(std::int32_t program, ExitKind kind) override;
-  [[noreturn]] void refuse(Errc code, const std::string& text) override { raise(code, text); }
+  [[noreturn]] void refuse(Errc code, const std::string& text) override;
   Event record(StreamRef stream) override;
   void wait(StreamRef stream, const Event& event) override;
   void zero(StreamRef stream, void* target, index_t bytes) override;
@@ -124,6 +129,10 @@ class CudaFabric final : public FabricPort {
   void enqueue(detail::CudaProgram& program, detail::CudaVariant& variant, const detail::CudaStep& step,
                const Bindings& bindings, std::uint64_t run, cudaStream_t stream);
   void record_exit(detail::CudaProgram& program, const Exit& exit, std::uint64_t run, cudaStream_t stream);
+  void run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings, cudaStream_t caller);
+  void fail(Errc code, const std::string& text);
+  void hear();
+  void meet_to_close();
   void compare_ranks();
   void make_zeros();
   void load_kernels();
@@ -137,14 +146,15 @@ class CudaFabric final : public FabricPort {
   void stop() noexcept;
 
   CudaOptions options_;
+  const CudaCommunicators* communicators_;
   ncclComm_t gather_;
-  ncclComm_t reduce_;
   int device_;
   Rank rank_{};
   MeshShape mesh_{};
   Phase phase_ = Phase::building;
   index_t reserved_ = 0;
   detail::NcclWindow window_;
+  detail::CudaMail mail_;
   cudaStream_t init_stream_ = nullptr;
   cudaStream_t rescue_stream_ = nullptr;
   int* meeting_word_ = nullptr;          // on the device

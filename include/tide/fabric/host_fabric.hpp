@@ -9,22 +9,17 @@
 #pragma once
 
 #include <tide/fabric/detail/host_program.hpp>  // HostProgram
-#include <tide/fabric/fabric.hpp>               // FabricPort
-#include <tide/fabric/host_stream.hpp>          // HostStream
+#include <tide/fabric/host_port.hpp>            // HostPort
 
 #include <array>
-#include <map>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 namespace tide {
 
 /// One rank's attachment to a `HostCluster`, which owns it. Used by one host thread at a time.
-class HostFabric final : public FabricPort {
+class HostFabric final : public HostPort {
  public:
-  using Stream = HostStream;
-
   HostFabric(std::shared_ptr<detail::HostState> state, Rank rank);
   ~HostFabric();
 
@@ -44,25 +39,10 @@ class HostFabric final : public FabricPort {
     return true;
   }
 
-  /// A new stream of this rank.  @throws Error (Errc::order) after `close`; the fabric's error when it has failed
-  [[nodiscard]] HostStream stream();
+  [[nodiscard]] HostStream stream() override;
+  void init() override;
+  void close() override;
 
-  /// Collective: compares what the ranks have reserved and attached, then makes the arenas. Once, before the first
-  /// call.
-  /// @throws Error (Errc::mismatch) when ranks differ, (Errc::capacity) when there is too little memory,
-  ///         (Errc::deadline) when a rank does not come; the same on every rank
-  void init();
-
-  /// Waits for the work of this rank, then ends its threads. May be called again. What hangs in a function of the user
-  /// keeps `close` and the destructor waiting: no thread can be ended from outside.
-  /// @throws the fabric's error when it has failed; Error (Errc::order) in a function on a stream of this rank
-  void close();
-
-  // What pipelines use.
-  template <Kernel::Kind Kind, Element E, Finish End>
-  [[nodiscard]] static KernelCode kernel() noexcept {
-    return detail::host_kernel<Kind, E, End>();
-  }
   index_t reserve(index_t bytes, index_t alignment) override;
   [[nodiscard]] std::byte* arena() const noexcept override { return state_->at(rank_).arena.get(); }
   std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
@@ -72,6 +52,7 @@ class HostFabric final : public FabricPort {
   Event record(StreamRef stream) override;
   void wait(StreamRef stream, const Event& event) override;
   void zero(StreamRef stream, void* target, index_t bytes) override;
+  void run(StreamRef stream, std::function<void()> function) override;
   [[nodiscard]] bool passed(std::int32_t counter, std::uint64_t value) override;
   void synchronize(std::int32_t counter, std::uint64_t value) override;
 
@@ -100,15 +81,28 @@ class HostFabric final : public FabricPort {
   [[noreturn]] void raise_failure();
   void stop() noexcept;
 
+  // A lane that programs share, by what it is for.
+  struct SharedLane {
+    Operation operation;
+    Lane lane;
+    std::unique_ptr<detail::HostLane> body;
+  };
+  // How often a stream has been recorded, and the counter that says how often that has been passed.
+  struct Mark {
+    const detail::HostLane* stream;
+    std::int32_t counter;
+    std::uint64_t recorded;
+  };
+
   enum class Phase : std::uint8_t { building, running, closed };
 
   std::shared_ptr<detail::HostState> state_;
   Rank rank_;
   Phase phase_ = Phase::building;
   std::vector<Program> programs_;
-  std::map<std::tuple<Operation, LaneKind, std::int32_t>, std::unique_ptr<detail::HostLane>> lanes_;
+  std::vector<SharedLane> lanes_;
   std::vector<std::unique_ptr<detail::HostLane>> streams_;
-  std::map<const void*, std::pair<std::int32_t, std::uint64_t>> marks_;  // of a stream: its counter, how often recorded
+  std::vector<Mark> marks_;
 };
 
 static_assert(Fabric<HostFabric>);

@@ -9,41 +9,23 @@
 
 #pragma once
 
-#include <tide/fabric/detail/host_lane.hpp>  // HostLane
-#include <tide/fabric/fabric.hpp>            // StreamRef, Event
+#include <tide/fabric/fabric.hpp>  // StreamRef, Event
 
 #include <functional>
-#include <utility>
 
 namespace tide {
 
-/// A handle of a stream; copies name the same one. Made by `HostFabric::stream`, which owns it.
+/// A handle of a stream; copies name the same one. Made by the `stream` of a HostPort, which owns it and completes this
+/// class.
 class HostStream {
  public:
-  HostStream(FabricPort& port, detail::HostLane& lane) : port_(&port), lane_(&lane) {}
+  HostStream(FabricPort& port, void* handle) : port_(&port), handle_(handle) {}
 
   /// Enqueues a function of the user: what a kernel launch is on a GPU. What it throws fails the fabric. It is not run
   /// when the fabric has failed by then. Calls of the fabric are the host thread's: a function makes none.
   /// @throws Error (Errc::deadline) on all ranks when there is no room in time, (Errc::order) after `close`; the
   ///         fabric's error when it has failed
-  void run(std::function<void()> function) {
-    detail::HostItem item;
-    item.function = std::move(function);
-    for (;;) {
-      switch (lane_->push(std::move(item))) {
-        case detail::HostLane::Pushed::queued:
-          return;
-        case detail::HostLane::Pushed::full:
-          static_cast<void>(record());  // raises, unless there is room now
-          break;
-        case detail::HostLane::Pushed::stopped:
-          raise(Errc::order, "tide::HostStream: a function cannot be enqueued after close.");
-        case detail::HostLane::Pushed::failed:
-          static_cast<void>(record());  // raises, when no lane touches the caller's memory any more
-          lane_->raise_failure();
-      }
-    }
-  }
+  void run(std::function<void()> function);
 
   /// A point after everything enqueued so far.
   [[nodiscard]] Event record() { return port_->record(ref()); }
@@ -57,11 +39,11 @@ class HostStream {
   /// @throws Error (Errc::deadline) after the fabric's deadline; the fabric's error when it has failed
   void synchronize() { record().synchronize(); }
 
-  [[nodiscard]] StreamRef ref() const noexcept { return {port_, lane_}; }
+  [[nodiscard]] StreamRef ref() const noexcept { return {port_, handle_}; }
 
  private:
-  FabricPort* port_;
-  detail::HostLane* lane_;
+  FabricPort* port_;  // a HostPort
+  void* handle_;
 };
 
 }  // namespace tide

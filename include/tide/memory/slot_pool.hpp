@@ -26,6 +26,40 @@
 
 namespace tide {
 
+namespace detail {
+
+// What a pool sets aside for a group.
+struct SlotNeeds {
+  index_t slot_bytes = 0;
+  SlotNetwork beside{};
+
+  constexpr void add(const SlotNeeds& other) noexcept {
+    slot_bytes = std::max(slot_bytes, other.slot_bytes);
+    beside.inbox_bytes = std::max(beside.inbox_bytes, other.beside.inbox_bytes);
+    beside.shards_bytes = std::max(beside.shards_bytes, other.beside.shards_bytes);
+  }
+};
+
+// Those of a layout. Programs of one node compile nothing of several.
+template <class Layout>
+[[nodiscard]] SlotNeeds slot_needs(const Layout& layout) {
+  if constexpr (is_on_one_node<Layout>) {
+    return {slot_bytes_on_node(layout.view()), {}};
+  } else {
+    return {slot_bytes_with_reuse(layout.view()), slot_network(layout.view())};
+  }
+}
+
+// The most that any of several layouts needs.
+template <class... Layouts>
+[[nodiscard]] SlotNeeds most_needs(const Layouts&... layouts) {
+  SlotNeeds most;
+  (most.add(slot_needs(layouts)), ...);
+  return most;
+}
+
+}  // namespace detail
+
 /// A slot that somebody holds. Moves; gives the slot back when destroyed unused: the next holder then waits for what is
 /// enqueued on the stream that it was acquired for, so that stream must still be there.
 class SlotLease {
@@ -74,10 +108,7 @@ class SlotPool {
 
   /// @throws Error (Errc::order) after `init`
   explicit SlotPool(FabricPort& fabric) : SlotPool(fabric, detail::layout_on<Layouts>(fabric)...) {}
-  explicit SlotPool(FabricPort& fabric, const Layouts&... layouts)
-      : life_(fabric, depth, std::max({slot_bytes_with_reuse(layouts.view())...}),
-              {std::max({slot_network(layouts.view()).inbox_bytes...}),
-               std::max({slot_network(layouts.view()).shards_bytes...})}) {}
+  explicit SlotPool(FabricPort& fabric, const Layouts&... layouts) : SlotPool(fabric, detail::most_needs(layouts...)) {}
 
   /// Whether groups of a layout fit.
   template <class Layout>
@@ -100,6 +131,8 @@ class SlotPool {
   [[nodiscard]] detail::SlotLife& life() noexcept { return life_; }
 
  private:
+  SlotPool(FabricPort& fabric, const detail::SlotNeeds& needs) : life_(fabric, depth, needs.slot_bytes, needs.beside) {}
+
   detail::SlotLife life_;
 };
 

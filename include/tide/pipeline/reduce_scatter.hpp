@@ -57,7 +57,7 @@ class ReduceScatter {
   /// Bytes of the inbox, of what lands from other nodes and of sums on their way, beside the slots of the pool; where
   /// the layout is static.
   static constexpr index_t inbox_bytes = [] {
-    return detail::own_bytes(Box::memory(Layout{}.view(), exchange_of<Inter>, wire_of<Inter>));
+    return detail::own_bytes(detail::reduce_memory<Inter, Box>(Layout{}.view()));
   }();
 
   /// Copies, memory operations, launches and events that a GPU is asked for; the largest over ranks. Where the layout

@@ -73,16 +73,20 @@ constexpr void fill_node_kernels(Collective& collective) {
 
 }  // namespace detail
 
-/// Fills the kernel table of a collective whose other members are set.
+/// Fills the kernel table of a collective whose other members are set.  @pre a reduce has a mesh of one node
 constexpr void fill_kernels(Collective& collective) {
   collective.kernels.clear();
   if (collective.operation == Operation::gather && collective.own != OwnBlock::cast) return;
-  if (collective.operation == Operation::reduce && collective.layout.mesh.nodes > 1) {
-    return detail::fill_node_kernels(collective);
-  }
   for (const Parameter& parameter : collective.layout.group.parameters) {
     detail::add_kernel(collective, kernel_of(parameter, collective));
   }
+}
+
+/// The same for any mesh. Apart, so that programs of one node compile none of it.
+constexpr void fill_kernels_over_nodes(Collective& collective) {
+  if (collective.operation == Operation::gather || collective.layout.mesh.nodes == 1) return fill_kernels(collective);
+  collective.kernels.clear();
+  detail::fill_node_kernels(collective);
 }
 
 /// Writes into each block the entry that its parameter needs; only blocks of one entry coalesce.

@@ -34,10 +34,15 @@ struct CopyEngineReducer {
   static constexpr Finish finish = E::finish;
   using launch = L;
 
-  /// The plan of one rank of a reduce-scatter, on one node or over several as `collective.network` says.
+  /// The plan of one rank of a reduce-scatter.  @pre the mesh has one node
   [[nodiscard]] static constexpr Plan reduce(const Collective& collective, Rank rank) {
-    if (collective.layout.mesh.nodes > 1) return detail::NodeReduceWriter(collective, rank).write();
     return detail::ReduceWriter(collective, rank).write();
+  }
+  /// The same over the nodes of any mesh, as `collective.network` says. Apart, so that programs of one node compile
+  /// none of it.
+  [[nodiscard]] static constexpr Plan reduce_over_nodes(const Collective& collective, Rank rank) {
+    if (collective.layout.mesh.nodes == 1) return reduce(collective, rank);
+    return detail::NodeReduceWriter(collective, rank).write();
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reducer: a policy that writes the plan of a reduce-scatter inside a node.
+// Reducer: a policy that writes the plan of a reduce-scatter.
 //
 // Laws, for every collective and rank: `verify` holds for the plans of all ranks (tests/conformance/reducer.hpp), and
 // the plan is a function of its arguments alone.
@@ -19,8 +19,8 @@
 
 namespace tide {
 
-/// `R::name`, `R::capability`, `R::finish`, `R::launch` (a Launch) and `R::reduce(collective, rank)`, the plan of one
-/// rank.
+/// `R::name`, `R::capability`, `R::finish`, `R::launch` (a Launch), `R::reduce(collective, rank)`, the plan of one rank
+/// where the mesh has one node, and `R::reduce_over_nodes(collective, rank)`, that for any mesh.
 template <class R>
 concept Reducer = requires(const Collective& collective, Rank rank) {
   { R::name } -> std::convertible_to<std::string_view>;
@@ -28,6 +28,7 @@ concept Reducer = requires(const Collective& collective, Rank rank) {
   { R::finish } -> std::convertible_to<Finish>;
   requires Launch<typename R::launch>;
   { R::reduce(collective, rank) } -> std::same_as<Plan>;
+  { R::reduce_over_nodes(collective, rank) } -> std::same_as<Plan>;
 };
 
 }  // namespace tide

@@ -25,29 +25,50 @@ inline constexpr index_t ring_unit = 64;
 
 namespace detail {
 
-// The memory of a ring of so many chunks of so many units.
-[[nodiscard]] constexpr ReduceMemory ring_of_units(const LayoutView& layout, index_t chunks, index_t units,
-                                                   Exchange exchange, Element wire) {
-  const MeshShape mesh = layout.mesh;
-  ReduceMemory memory;
-  InboxShape& inbox = memory.inbox;
+// A ring of so many chunks of so many units, on one node.
+[[nodiscard]] constexpr InboxShape ring_on_node(const LayoutView& layout, index_t chunks, index_t units) {
+  InboxShape inbox;
   for (const Parameter& parameter : layout.group.parameters) {
     inbox.element_bytes = std::max(inbox.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
   }
   inbox.chunks = chunks;
-  inbox.pieces = mesh.ranks_per_node - 1;
+  inbox.pieces = layout.mesh.ranks_per_node - 1;
   inbox.chunk_elements = units * ring_unit;
-  if (mesh.nodes == 1) return memory;
-  inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
-  memory.network = network_shape(mesh, exchange, wire, inbox, chunks);
+  return inbox;
+}
+
+// The memory of a ring of so many chunks of so many units.
+[[nodiscard]] constexpr ReduceMemory ring_over_nodes(const LayoutView& layout, index_t chunks, index_t units,
+                                                     Exchange exchange, Element wire) {
+  ReduceMemory memory{ring_on_node(layout, chunks, units), {}};
+  if (layout.mesh.nodes == 1) return memory;
+  InboxShape& inbox = memory.inbox;
+  inbox.piece_room = layout.mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
+  memory.network = network_shape(layout.mesh, exchange, wire, inbox, chunks);
   return memory;
 }
 
-// The bytes of the smallest ring.
-[[nodiscard]] constexpr index_t least_ring_bytes(const LayoutView& layout, index_t chunks, Exchange exchange,
-                                                 Element wire) {
-  const ReduceMemory memory = ring_of_units(layout, chunks, 1, exchange, wire);
-  return std::max(memory.bytes(), chunks * ring_unit * memory.inbox.element_bytes);
+// The bytes of the smallest ring, whose memory is given.
+[[nodiscard]] constexpr index_t least_ring_bytes(const InboxShape& inbox, index_t all_bytes) noexcept {
+  return std::max(all_bytes, inbox.chunks * ring_unit * inbox.element_bytes);
+}
+
+// How a ring is cut: the longest chunks that fit.
+struct RingCut {
+  index_t chunks;
+  index_t units;  // of a chunk
+};
+
+// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
+[[nodiscard]] constexpr RingCut cut_ring(const LayoutView& layout, index_t chunks, index_t bytes, index_t least) {
+  if (bytes < least) {
+    raise(Errc::capacity, detail::text({"tide::Ring: Bytes must hold one unit of 64 elements from each peer in every "
+                                        "chunk; needs ",
+                                        least, " bytes, has ", bytes, "."}));
+  }
+  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+  const index_t units = std::min(bytes / least, longest);
+  return {std::min(chunks, ceil_div(longest, units)), units};
 }
 
 }  // namespace detail
@@ -57,20 +78,18 @@ namespace detail {
 /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
 [[nodiscard]] constexpr ReduceMemory ring_memory(const LayoutView& layout, index_t chunks, index_t bytes,
                                                  Exchange exchange, Element wire = Element::f32) {
-  const index_t least = detail::least_ring_bytes(layout, chunks, exchange, wire);
-  if (bytes < least) {
-    raise(Errc::capacity, detail::text({"tide::Ring: Bytes must hold one unit of 64 elements from each peer in every "
-                                        "chunk; needs ",
-                                        least, " bytes, has ", bytes, "."}));
-  }
-  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
-  const index_t units = std::min(bytes / least, longest);
-  return detail::ring_of_units(layout, std::min(chunks, ceil_div(longest, units)), units, exchange, wire);
+  const ReduceMemory smallest = detail::ring_over_nodes(layout, chunks, 1, exchange, wire);
+  const detail::RingCut cut =
+      detail::cut_ring(layout, chunks, bytes, detail::least_ring_bytes(smallest.inbox, smallest.bytes()));
+  return detail::ring_over_nodes(layout, cut.chunks, cut.units, exchange, wire);
 }
 
 /// The same on one node.
 [[nodiscard]] constexpr InboxShape ring_shape(const LayoutView& layout, index_t chunks, index_t bytes) {
-  return ring_memory(layout, chunks, bytes, Exchange::direct).inbox;
+  const InboxShape smallest = detail::ring_on_node(layout, chunks, 1);
+  const detail::RingCut cut =
+      detail::cut_ring(layout, chunks, bytes, detail::least_ring_bytes(smallest, smallest.bytes()));
+  return detail::ring_on_node(layout, cut.chunks, cut.units);
 }
 
 /// `Count` chunks within `Budget` bytes for all peers together; the chunk is the longest that fits, so memory does not
@@ -85,7 +104,8 @@ struct Ring {
 
   /// Whether the budget holds a unit of each peer in each chunk.
   [[nodiscard]] static constexpr bool fits(const LayoutView& layout, Exchange exchange, Element wire = Element::f32) {
-    return Budget::value >= detail::least_ring_bytes(layout, Count::value, exchange, wire);
+    const ReduceMemory smallest = detail::ring_over_nodes(layout, Count::value, 1, exchange, wire);
+    return Budget::value >= detail::least_ring_bytes(smallest.inbox, smallest.bytes());
   }
   /// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
   [[nodiscard]] static constexpr InboxShape shape(const LayoutView& layout) {

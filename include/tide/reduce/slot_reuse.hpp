@@ -150,9 +150,21 @@ template <class Box>
   return prefetch + 1 + (reuses_slots<Box> ? 1 : 0);
 }
 
+namespace detail {
+
+// `slot_bytes_with_reuse` on one node.
+[[nodiscard]] constexpr index_t slot_bytes_on_node(const LayoutView& layout) {
+  const index_t gather = layout.bytes(Buffer::slot);
+  if (!fits_slot(layout.group)) return gather;
+  return std::max(gather, align_up(SlotReuse::shape(layout).bytes(), layout.storage_alignment));
+}
+
+}  // namespace detail
+
 /// Bytes of a slot that a group can be gathered into and, where `fits_slot`, reduced from: more than the gather needs
 /// only where shards are uneven, as rows of a small parameter on many ranks are.
 [[nodiscard]] constexpr index_t slot_bytes_with_reuse(const LayoutView& layout) {
+  if (layout.mesh.nodes == 1) return detail::slot_bytes_on_node(layout);
   const index_t gather = layout.bytes(Buffer::slot);
   if (!fits_slot(layout.group)) return gather;
   index_t reduce = 0;

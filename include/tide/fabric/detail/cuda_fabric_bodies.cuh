@@ -6,7 +6,6 @@
 
 #include <tide/fabric/cuda_fabric.cuh>
 #include <tide/fabric/detail/variants.hpp>  // require_one_handshake, fingerprint_of
-#include <tide/fabric/detail/zeros.hpp>     // largest_gradient_bytes
 
 #include <algorithm>
 #include <thread>
@@ -15,8 +14,8 @@ namespace tide {
 
 inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOptions options)
     : options_(options),
+      communicators_(&communicators),
       gather_(communicators.gather()),
-      reduce_(communicators.reduce()),
       device_(communicators.device()) {
   detail::require_nccl();
   int rank = 0;
@@ -107,6 +106,22 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
   return static_cast<std::int32_t>(programs_.size()) - 1;
 }
 
+inline void CudaFabric::fail(Errc code, const std::string& text) {
+  if (!failure_.set(code, text)) return;
+  communicators_->distrust();
+  if (mail_.is_open()) mail_.send_error(code, text, rescue_stream_);
+}
+
+inline void CudaFabric::refuse(Errc code, const std::string& text) {
+  require_running("a call");
+  const detail::DeviceGuard guard(device_);
+  if (mesh_.ranks() > 1) {
+    fail(code, text);
+    failure_.raise_it();  // an earlier one of another rank, perhaps
+  }
+  raise(code, text);
+}
+
 // Every rank gets the words of all ranks, and so comes to the same verdict.
 inline void CudaFabric::compare_ranks() {
   std::vector<std::uint64_t> own{static_cast<std::uint64_t>(reserved_), fingerprints_.size()};
@@ -143,7 +158,7 @@ inline void CudaFabric::make_zeros() {
   for (const auto& program : programs_) {
     for (const auto& variant : program->variants) {
       if (variant->collective.gradients != GradientSource::table) continue;
-      bytes = std::max(bytes, detail::largest_gradient_bytes(variant->collective.layout));
+      bytes = std::max(bytes, variant->largest_gradient);
     }
   }
   detail::check(cudaMalloc(&zeros_, static_cast<std::size_t>(bytes)), "cudaMalloc");
@@ -166,9 +181,12 @@ inline void CudaFabric::load_kernels() {
 }
 
 inline void CudaFabric::init() {
+  if (failure_.failed()) failure_.raise_it();
+  if (phase_ == Phase::closed) require_running("init");
   if (phase_ != Phase::building) raise(Errc::order, "tide::CudaFabric: init must be called once.");
   const detail::DeviceGuard guard(device_);
   compare_ranks();
+  const index_t mail = reserve(detail::CudaMail::bytes(mesh_.ranks()), 256);
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   detail::check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
@@ -200,6 +218,7 @@ inline void CudaFabric::init() {
                                            rank_.value, " cannot reach rank ", r, "."}));
     }
   }
+  mail_.open(window_, mail, mesh_.ranks(), rank_.value, init_stream_);
   for (const auto& program : programs_) {
     detail::check(cudaMemsetAsync(window_.memory() + program->places.signals, 0,
                                   static_cast<std::size_t>(program->words.bytes()), init_stream_),
@@ -230,9 +249,8 @@ inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met
   for (int spins = 0; !met(); ++spins) {
     if (failure_.failed()) failure_.raise_it();
     if (detail::Clock::now() > end) {
-      failure_.set(Errc::deadline,
-                   detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(options_.deadline),
-                                 " passed: rank ", rank_.value, " waited for ", what, "."}));
+      fail(Errc::deadline, detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(options_.deadline),
+                                         " passed: rank ", rank_.value, " waited for ", what, "."}));
       failure_.raise_it();
     }
     // The first millisecond is worth a busy core, what is longer is not.
@@ -385,24 +403,45 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
 inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, const Bindings& bindings,
                                StreamRef stream) {
   require_running("a call");
-  if (stream.port != this)
-    raise(Errc::argument, "tide::CudaFabric: the stream must belong to the fabric of the pipeline.");
+  detail::CudaProgram& program = *programs_[static_cast<std::size_t>(index)];
+  detail::CudaVariant& variant = *program.variants[static_cast<std::size_t>(variant_index)];
+  const auto where = [&] { return detail::text({"; ", program.label, " on rank ", rank_.value, "."}); };
+  if (stream.port != this) {
+    refuse(Errc::argument, "tide::CudaFabric: the stream must belong to the fabric of the pipeline" + where());
+  }
   const detail::DeviceGuard guard(device_);
   const auto caller = static_cast<cudaStream_t>(stream.handle);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   detail::check(cudaStreamIsCapturing(caller, &capture), "cudaStreamIsCapturing");
   if (capture != cudaStreamCaptureStatusNone) {
-    raise(Errc::argument, "tide::CudaFabric: a stream must not be capturing; epochs cannot advance in a replay.");
+    refuse(Errc::argument,
+           "tide::CudaFabric: a stream must not be capturing; epochs cannot advance in a replay" + where());
   }
-  detail::CudaProgram& program = *programs_[static_cast<std::size_t>(index)];
-  detail::CudaVariant& variant = *program.variants[static_cast<std::size_t>(variant_index)];
   const void* const* given = bindings.gradient_table;
   if (given != nullptr && zeros_ == nullptr &&
       std::count(given, given + program.table_entries, missing_gradient()) > 0) {
-    raise(Errc::argument, detail::text({"tide::CudaFabric: a gradient that is missing from a table needs "
-                                        "CudaOptions::missing_gradients; ",
-                                        program.label, " on rank ", rank_.value, "."}));
+    refuse(Errc::argument,
+           "tide::CudaFabric: a gradient that is missing from a table needs "
+           "CudaOptions::missing_gradients" +
+               where());
   }
+#if TIDE_HAS_EXCEPTIONS
+  // What was enqueued in part can be neither finished nor taken back.
+  try {
+    run(program, variant, bindings, caller);
+  } catch (const Error& error) {
+    fail(error.code(), error.what());
+    throw;
+  }
+#else
+  run(program, variant, bindings, caller);
+#endif
+  const std::lock_guard lock(flights_mutex_);
+  flights_.push_back({static_cast<std::size_t>(index), variant_index, program.next_run - 1, detail::Clock::now()});
+}
+
+inline void CudaFabric::run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings,
+                            cudaStream_t caller) {
   const std::uint64_t run = program.next_run;
   if (run >= detail::CudaProgram::max_runs) {
     const std::uint64_t oldest = run - detail::CudaProgram::max_runs;
@@ -444,8 +483,6 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
     enqueue(program, variant, step, bound, run, on != nullptr ? on : caller);
     if (!step.exits.empty()) exits(step.exits);
   }
-  const std::lock_guard lock(flights_mutex_);
-  flights_.push_back({static_cast<std::size_t>(index), variant_index, run, detail::Clock::now()});
 }
 
 inline Event CudaFabric::exit_event(std::int32_t index, ExitKind kind) {

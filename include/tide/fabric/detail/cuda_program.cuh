@@ -6,6 +6,7 @@
 
 #include <tide/fabric/detail/cuda_check.cuh>    // CudaEvent
 #include <tide/fabric/detail/cuda_kernels.cuh>  // CudaRow, CudaLaunch
+#include <tide/fabric/detail/zeros.hpp>         // largest_gradient_bytes
 #include <tide/fabric/fabric.hpp>               // PlanVariant
 
 #include <array>
@@ -45,6 +46,7 @@ class CudaVariant {
       first = last;
     }
     place_exits();
+    largest_gradient = largest_gradient_bytes(collective.layout);
     collective.layout.group = {};  // need not outlive the constructor
   }
 
@@ -68,6 +70,7 @@ class CudaVariant {
   Plan plan;
   std::vector<KernelCode> code;
   std::vector<index_t> gradient_start;
+  index_t largest_gradient = 1;  // bytes
   std::vector<CudaStep> steps;
   std::vector<std::int32_t> first_exits;  // that come before anything
   std::vector<cudaStream_t> lanes;        // by lane; null for the caller's

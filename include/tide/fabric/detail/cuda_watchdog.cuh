@@ -25,8 +25,15 @@ inline bool CudaFabric::done(const Flight& flight) {
 
 inline void CudaFabric::watch() {
   cudaSetDevice(device_);
-  while (!stopping_.load(std::memory_order_acquire)) {
+  bool is_late = false;
+  for (int turn = 0; !stopping_.load(std::memory_order_acquire); ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    hear();
+    if (mesh_.ranks() > 1 && (turn % 10 == 0 || is_late) && !detail::is_busy(rescue_stream_)) mail_.ask(rescue_stream_);
+    if (failure_.failed()) {
+      release_waits();
+      return;
+    }
     Flight oldest;
     {
       const std::lock_guard lock(flights_mutex_);
@@ -34,15 +41,24 @@ inline void CudaFabric::watch() {
       if (flights_.empty()) continue;
       oldest = flights_.front();
     }
-    if (failure_.failed()) {
-      release_waits();
-      return;
-    }
-    if (detail::Clock::now() - oldest.begun < options_.deadline) continue;
-    failure_.set(Errc::deadline, diagnose(oldest));
+    const auto late = detail::Clock::now() - oldest.begun - options_.deadline;
+    is_late = late >= Duration(0);
+    // Often all ranks are late at once: the lowest speaks, and the others say what it said.
+    if (late < std::min<index_t>(rank_.value, 8) * std::chrono::milliseconds(60)) continue;
+    const std::string text = diagnose(oldest);
+    hear();  // whoever was late first knows more
+    fail(Errc::deadline, text);
     release_waits();
     return;
   }
+}
+
+// Takes over the error of a rank that has told of one.
+inline void CudaFabric::hear() {
+  if (detail::is_busy(rescue_stream_)) return;
+  const detail::CudaLetter* letter = mail_.error();
+  if (letter == nullptr) return;
+  if (failure_.set(static_cast<Errc>(letter->code), letter->text)) communicators_->distrust();
 }
 
 // The first wait of a run that its word does not meet. The words are read on a stream of their own; where even that is
@@ -102,16 +118,40 @@ inline bool CudaFabric::is_running() const {
 inline void CudaFabric::close() {
   if (phase_ == Phase::running && !failure_.failed()) {
     const detail::DeviceGuard guard(device_);
-    // Nobody gives memory back while a peer may still write to it.
     const auto idle = [](cudaStream_t stream) { return [stream] { return !detail::is_busy(stream); }; };
-    poll("its own runs", [this] { return !is_running(); });
-    for (const cudaStream_t stream : streams_) poll("the work of a stream", idle(stream));
-    for (const auto& entry : lanes_) poll("the work of a lane", idle(entry.second));
-    detail::check(ncclAllReduce(meeting_word_, meeting_word_, 1, ncclInt, ncclMax, gather_, init_stream_),
-                  "ncclAllReduce");
-    poll("the other ranks to close", idle(init_stream_));
+#if TIDE_HAS_EXCEPTIONS
+    try {
+#endif
+      poll("its own runs", [this] { return !is_running(); });
+      for (const cudaStream_t stream : streams_) poll("the work of a stream", idle(stream));
+      for (const auto& entry : lanes_) poll("the work of a lane", idle(entry.second));
+      meet_to_close();
+#if TIDE_HAS_EXCEPTIONS
+    } catch (const Error&) {
+      stop();  // what a failed close leaves behind is no use to anyone
+      throw;
+    }
+#endif
   }
   stop();
+  if (failure_.failed()) failure_.raise_it();
+}
+
+// Nobody gives memory back while a peer may still write to it.
+inline void CudaFabric::meet_to_close() {
+  stopping_.store(true, std::memory_order_release);
+  if (watchdog_.joinable()) watchdog_.join();
+  if (failure_.failed()) failure_.raise_it();
+  if (mesh_.ranks() == 1) return;
+  mail_.send_closing(rescue_stream_);
+  mail_.ask(rescue_stream_);
+  poll("the other ranks to close", [this] {
+    if (detail::is_busy(rescue_stream_)) return false;
+    hear();
+    if (failure_.failed() || mail_.all_close()) return true;
+    mail_.ask(rescue_stream_);
+    return false;
+  });
   if (failure_.failed()) failure_.raise_it();
 }
 
@@ -133,7 +173,13 @@ inline void CudaFabric::stop() noexcept {
     }
     return false;
   };
-  bool stuck = busy(nullptr);  // runs on streams of the user
+  // Where a rank did not come to init, NCCL's kernel waits for it in vain.
+  if (failure_.failed() && detail::is_busy(init_stream_)) {
+    communicators_->abort();
+    window_.abandon();
+  }
+  bool stuck = busy(init_stream_);
+  stuck = busy(nullptr) || stuck;  // runs on streams of the user
   for (const cudaStream_t stream : streams_) stuck = busy(stream) || stuck;
   for (const auto& entry : lanes_) stuck = busy(entry.second) || stuck;
   if (!stuck) {
@@ -149,11 +195,13 @@ inline void CudaFabric::stop() noexcept {
     cudaFree(meeting_word_);
     cudaFree(zeros_);
     if (seen_words_ != nullptr) cudaFreeHost(seen_words_);
+    mail_.release();
     window_.release();
   } else {
+    // What a stuck stream still uses is left to the end of the process; NCCL would wait for it.
     window_.abandon();
+    communicators_->abandon();
   }
-  // What a stuck stream still uses is left to the end of the process.
   cudaSetDevice(before);
 }
 

@@ -28,10 +28,10 @@ inline HostStream HostFabric::stream() {
   if (state_->failure.failed()) state_->failure.raise_it();
   if (phase_ == Phase::closed) raise(Errc::order, "tide::HostFabric: a stream cannot be made after close.");
   if (state_->options.lanes == HostLanes::merged) {
-    return HostStream(*this, lane(Operation::gather, {LaneKind::caller, 0}));
+    return HostStream(*this, &lane(Operation::gather, {LaneKind::caller, 0}));
   }
   streams_.push_back(detail::make_lane(*state_));
-  return HostStream(*this, *streams_.back());
+  return HostStream(*this, streams_.back().get());
 }
 
 inline void HostFabric::require_building() const {
@@ -51,8 +51,8 @@ inline void HostFabric::require_open(const char* call) {
 
 inline void HostFabric::raise_failure() {
   // Lanes of this rank may still read or write the caller's memory: they stop after the op that they are at.
-  for (const auto& entry : lanes_) {
-    if (!entry.second->is_this_thread()) entry.second->settle();
+  for (const SharedLane& shared : lanes_) {
+    if (!shared.body->is_this_thread()) shared.body->settle();
   }
   for (const auto& stream : streams_) {
     if (!stream->is_this_thread()) stream->settle();
@@ -96,12 +96,14 @@ inline std::int32_t HostFabric::new_counter() {
 }
 
 inline detail::HostLane& HostFabric::lane(Operation operation, Lane lane) {
-  const bool merged = state_->options.lanes == HostLanes::merged;
-  const auto key =
-      merged ? std::tuple(Operation::gather, LaneKind::caller, 0) : std::tuple(operation, lane.kind, lane.index);
-  const auto found = lanes_.find(key);
-  if (found != lanes_.end()) return *found->second;
-  return *lanes_.emplace(key, detail::make_lane(*state_)).first->second;
+  if (state_->options.lanes == HostLanes::merged) {
+    operation = Operation::gather;
+    lane = {LaneKind::caller, 0};
+  }
+  for (const SharedLane& shared : lanes_) {
+    if (shared.operation == operation && shared.lane == lane) return *shared.body;
+  }
+  return *lanes_.emplace_back(SharedLane{operation, lane, detail::make_lane(*state_)}).body;
 }
 
 inline detail::HostLane& HostFabric::own_lane(StreamRef stream) {
@@ -258,17 +260,17 @@ inline Event HostFabric::exit_event(std::int32_t index, ExitKind kind) {
 inline Event HostFabric::record(StreamRef stream) {
   require_open("record");
   detail::HostLane& lane = own_lane(stream);
-  auto& mark = marks_.try_emplace(&lane, std::pair<std::int32_t, std::uint64_t>{-1, 0}).first->second;
-  if (mark.first < 0) mark.first = new_counter();
-  ++mark.second;
+  auto mark = std::find_if(marks_.begin(), marks_.end(), [&](const Mark& m) { return m.stream == &lane; });
+  if (mark == marks_.end()) mark = marks_.insert(mark, Mark{&lane, new_counter(), 0});
+  ++mark->recorded;
   const auto raise_counter = [](void* self, std::uint64_t which, std::uint64_t value) {
     auto& fabric = *static_cast<HostFabric*>(self);
     reinterpret_cast<std::atomic<std::uint64_t>*>(which)->store(value,
                                                                 std::memory_order_release);  // acquired by passed
     fabric.state_->at(fabric.rank_).bell.ring();
   };
-  push(lane, {raise_counter, this, reinterpret_cast<std::uintptr_t>(&counter(mark.first)), mark.second, nullptr});
-  return {this, mark.first, mark.second};
+  push(lane, {raise_counter, this, reinterpret_cast<std::uintptr_t>(&counter(mark->counter)), mark->recorded, nullptr});
+  return {this, mark->counter, mark->recorded};
 }
 
 inline void HostFabric::wait(StreamRef stream, const Event& event) {
@@ -290,6 +292,25 @@ inline void HostFabric::zero(StreamRef stream, void* target, index_t bytes) {
   push(own_lane(stream), {clear, target, static_cast<std::uint64_t>(bytes), 0, nullptr});
 }
 
+inline void HostFabric::run(StreamRef stream, std::function<void()> function) {
+  auto& lane = *static_cast<detail::HostLane*>(stream.handle);
+  detail::HostItem item;
+  item.function = std::move(function);
+  for (;;) {
+    switch (lane.push(std::move(item))) {
+      case detail::HostLane::Pushed::queued:
+        return;
+      case detail::HostLane::Pushed::full:
+        static_cast<void>(record(stream));  // raises, unless there is room now
+        break;
+      case detail::HostLane::Pushed::stopped:
+        raise(Errc::order, "tide::HostStream: a function cannot be enqueued after close.");
+      case detail::HostLane::Pushed::failed:
+        raise_failure();  // when no lane touches the caller's memory any more
+    }
+  }
+}
+
 inline bool HostFabric::passed(std::int32_t index, std::uint64_t value) {
   if (counter(index).load(std::memory_order_acquire) >= value) return true;
   if (state_->failure.failed()) raise_failure();
@@ -305,15 +326,15 @@ inline void HostFabric::synchronize(std::int32_t index, std::uint64_t value) {
 
 inline void HostFabric::stop() noexcept {
   for (const auto& stream : streams_) stream->stop();
-  for (const auto& entry : lanes_) entry.second->stop();
+  for (const SharedLane& shared : lanes_) shared.body->stop();
   state_->at(rank_).wires.stop(state_->failure.failed());
   phase_ = Phase::closed;
 }
 
 inline void HostFabric::close() {
-  const auto is_own = [](const auto& lane) { return lane->is_this_thread(); };
-  bool inside = std::any_of(streams_.begin(), streams_.end(), is_own);
-  for (const auto& entry : lanes_) inside = inside || is_own(entry.second);
+  bool inside = false;
+  for (const auto& stream : streams_) inside = inside || stream->is_this_thread();
+  for (const SharedLane& shared : lanes_) inside = inside || shared.body->is_this_thread();
   if (inside) raise(Errc::order, "tide::HostFabric: close must not be called by a function on a stream.");
   stop();
   if (state_->failure.failed()) state_->failure.raise_it();

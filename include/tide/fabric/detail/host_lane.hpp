@@ -62,8 +62,6 @@ class HostLane {
     changed_.wait_for(lock, std::chrono::seconds(1), [&] { return !in_function_; });
   }
 
-  [[noreturn]] void raise_failure() const { state_.failure.raise_it(); }
-
   [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
 
   // Works off what is queued, then ends the thread. May be called again.

@@ -19,6 +19,15 @@
 
 namespace tide::detail {
 
+// An entry of a kernel table, looked up.
+struct HostKernel {
+  HostCast cast = nullptr;  // or a sum
+  HostSum sum = nullptr;
+  index_t input_bytes = 0;  // of an element
+  std::int32_t inputs = 0;
+  bool scaled = false;
+};
+
 // One plan of a pipeline, prepared: ops by lane, kernels looked up.
 struct HostVariant {
   Plan plan;
@@ -27,11 +36,7 @@ struct HostVariant {
   Operation operation;
   std::vector<std::vector<index_t>> ops;  // by lane, positions in the issue order
   std::vector<HostLane*> lanes;           // by lane of the plan; null for the caller's
-  std::vector<HostCast> casts;            // by kernel
-  std::vector<HostSum> sums;
-  std::vector<index_t> input_bytes;
-  std::vector<std::int32_t> inputs;
-  std::vector<char> scaled;             // whether a sum is
+  std::vector<HostKernel> kernels;
   std::vector<index_t> gradient_start;  // by parameter
   index_t largest_gradient = 0;         // bytes, where each gradient has a pointer
 
@@ -47,11 +52,15 @@ struct HostVariant {
       const Kernel& kernel = collective.kernels[k];
       // A sum of one input that comes out in another element than f32 is a cast.
       const bool casts_it = kernel.kind == Kernel::Kind::cast || kernel.output != Element::f32;
-      casts.push_back(casts_it ? reinterpret_cast<HostCast>(code[k]) : nullptr);
-      sums.push_back(casts_it ? nullptr : reinterpret_cast<HostSum>(code[k]));
-      input_bytes.push_back(static_cast<index_t>(size_bytes(kernel.input)));
-      inputs.push_back(kernel.inputs);
-      scaled.push_back(kernel.finish == Finish::partial ? 0 : 1);
+      HostKernel& made = kernels.emplace_back();
+      if (casts_it) {
+        made.cast = reinterpret_cast<HostCast>(code[k]);
+      } else {
+        made.sum = reinterpret_cast<HostSum>(code[k]);
+      }
+      made.input_bytes = static_cast<index_t>(size_bytes(kernel.input));
+      made.inputs = kernel.inputs;
+      made.scaled = kernel.finish != Finish::partial;
     }
     collective.layout.for_each_piece(plan.rank, [&](const Piece& piece) {
       gradient_start.push_back(piece.start[static_cast<std::size_t>(Buffer::gradients)]);
@@ -285,27 +294,28 @@ class HostProgram {
     const std::byte* from = source(op, run);
     std::byte* to = locate(rank_, op.target, op.target_offset, run);
     for (std::uint32_t row = 0; row < op.rows; ++row) {
-      run.variant->casts[op.kernel](from + row * std::size_t{op.source_pitch}, to + row * std::size_t{op.target_pitch},
-                                    op.width / 4);
+      run.variant->kernels[op.kernel].cast(from + row * std::size_t{op.source_pitch},
+                                           to + row * std::size_t{op.target_pitch}, op.width / 4);
     }
   }
 
   void reduce(const Op& op, const Run& run) const {
-    if (run.variant->sums[op.kernel] == nullptr) return cast(op, run);
+    const HostKernel& kernel = run.variant->kernels[op.kernel];
+    if (kernel.sum == nullptr) return cast(op, run);
     const bool local = op.extra.space == Space::inbox;
-    const index_t input_bytes = run.variant->input_bytes[op.kernel];
+    const index_t input_bytes = kernel.input_bytes;
     const index_t element_bytes = local ? run.variant->inbox.element_bytes : input_bytes;
     HostSumRow row{};
     row.own = source(op, run);
     row.pieces = locate(rank_, op.extra, op.extra_offset, run);
     row.piece_stride = local ? run.variant->inbox.piece_bytes() : run.variant->network.piece_bytes;
-    row.inputs = run.variant->inputs[op.kernel];
+    row.inputs = kernel.inputs;
     row.position = op.peer;
     row.output = reinterpret_cast<float*>(locate(rank_, op.target, op.target_offset, run));
     row.elements = op.width / input_bytes;
-    row.scale = run.variant->scaled[op.kernel] != 0 ? run.bindings.scale : 1.0F;
+    row.scale = kernel.scaled ? run.bindings.scale : 1.0F;
     for (std::uint32_t r = 0; r < op.rows; ++r) {
-      run.variant->sums[op.kernel](row);
+      kernel.sum(row);
       row.own += op.source_pitch;
       row.output += op.target_pitch / 4;
       row.pieces += op.target_pitch / 4 * element_bytes;

@@ -14,19 +14,25 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <thread>
-#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace tide::detail {
 
 class HostWires {
  public:
   /// What is in order: what a lane of a program sends to a rank.
-  using Wire = std::tuple<const void*, std::int32_t, std::int32_t>;
+  struct Wire {
+    const void* program;
+    std::int32_t lane;
+    std::int32_t to;
+
+    [[nodiscard]] friend bool operator==(const Wire&, const Wire&) = default;
+  };
 
   HostWires() = default;
   HostWires(const HostWires&) = delete;
@@ -37,12 +43,13 @@ class HostWires {
   /// that came with one are on their way there.
   [[nodiscard]] bool send(const Wire& wire, Duration delay, index_t depth, std::function<void()> deliver) {
     const std::lock_guard lock(mutex_);
-    State& state = wires_[wire];
+    State& state = state_of(wire);
     const bool counts = depth > 0;
     if (counts && state.on_its_way >= depth) return false;
     state.on_its_way += counts ? 1 : 0;
     state.last = std::max(state.last, std::chrono::steady_clock::now() + delay);
-    due_.emplace(state.last, Message{&state, counts, std::move(deliver)});
+    const auto later = std::find_if(due_.begin(), due_.end(), [&](const Message& m) { return m.at > state.last; });
+    due_.insert(later, {state.last, &state, counts, std::move(deliver)});
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
     changed_.notify_one();
     return true;
@@ -63,26 +70,35 @@ class HostWires {
   using Time = std::chrono::steady_clock::time_point;
 
   struct State {
+    Wire wire;
     Time last{};
     index_t on_its_way = 0;
   };
   struct Message {
+    Time at;
     State* wire;
     bool counts;
     std::function<void()> deliver;
   };
+
+  State& state_of(const Wire& wire) {
+    for (State& state : wires_) {
+      if (state.wire == wire) return state;
+    }
+    return wires_.emplace_back(State{wire});
+  }
 
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [&] { return stopping_ || !due_.empty(); });
       if (due_.empty()) return;
-      const Time next = due_.begin()->first;
+      const Time next = due_.front().at;
       if (next > std::chrono::steady_clock::now()) {
         changed_.wait_until(lock, next);
         continue;
       }
-      Message message = std::move(due_.begin()->second);
+      Message message = std::move(due_.front());
       due_.erase(due_.begin());
       message.wire->on_its_way -=
           message.counts ? 1 : 0;  // before its word rises: then the peer may already give a credit for it
@@ -94,8 +110,8 @@ class HostWires {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<Wire, State> wires_;  // a map: states stay where they are
-  std::multimap<Time, Message> due_;
+  std::deque<State> wires_;   // a deque: states stay where they are
+  std::vector<Message> due_;  // by time, then as they were sent
   bool stopping_ = false;
   std::thread thread_;
 };

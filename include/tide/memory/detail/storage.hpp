@@ -52,6 +52,16 @@ inline constexpr bool is_static_layout = [] {
   }
 }();
 
+// Whether the type of a layout says that its mesh has one node.
+template <class Layout>
+inline constexpr bool is_on_one_node = [] {
+  if constexpr (requires { Layout::mesh_type::static_nodes; }) {
+    return Layout::mesh_type::static_nodes == 1;
+  } else {
+    return false;
+  }
+}();
+
 // A static layout on the mesh of a fabric; a DynamicLayout cannot be made from a mesh alone.
 template <class Layout>
 [[nodiscard]] Layout layout_on(const FabricPort& fabric) {

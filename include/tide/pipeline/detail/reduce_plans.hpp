@@ -44,31 +44,52 @@ inline constexpr bool may_fit_inbox = [] {
   }
 }();
 
+template <class Inter, class Inbox>
+[[nodiscard]] constexpr ReduceMemory reduce_memory(const LayoutView& layout) {
+  if constexpr (std::is_same_v<Inter, SingleNode>) {
+    return {Inbox::shape(layout), {}};
+  } else {
+    return Inbox::memory(layout, exchange_of<Inter>, wire_of<Inter>);
+  }
+}
+
 // Bytes of what a reduce keeps apart from slots.
 [[nodiscard]] constexpr index_t own_bytes(const ReduceMemory& memory) noexcept {
   return memory.inbox.place == InboxPlace::slot ? memory.network.bytes() : memory.bytes();
 }
 
-template <class Inter, class Inbox>
-[[nodiscard]] constexpr Collective reduce_collective(const LayoutView& layout, GradientSource gradients, Finish finish,
-                                                     index_t ctas) {
+template <class Reducer, class Inter, class Inbox>
+[[nodiscard]] constexpr Collective reduce_collective(const LayoutView& layout, GradientSource gradients) {
   Collective collective;
   collective.layout = layout;
   collective.operation = Operation::reduce;
   collective.gradients = gradients;
-  collective.finish = finish;
-  collective.ctas = ctas;
-  const ReduceMemory memory = Inbox::memory(layout, exchange_of<Inter>, wire_of<Inter>);
+  collective.finish = Reducer::finish;
+  collective.ctas = Reducer::launch::ctas;
+  const ReduceMemory memory = reduce_memory<Inter, Inbox>(layout);
   collective.inbox = memory.inbox;
   collective.network = memory.network;
-  fill_kernels(collective);
+  if constexpr (std::is_same_v<Inter, SingleNode>) {
+    fill_kernels(collective);
+  } else {
+    fill_kernels_over_nodes(collective);
+  }
   return collective;
+}
+
+template <class Reducer, class Inter>
+[[nodiscard]] constexpr Plan reduce_plan(const Collective& collective, Rank rank) {
+  if constexpr (std::is_same_v<Inter, SingleNode>) {
+    return Reducer::reduce(collective, rank);
+  } else {
+    return Reducer::reduce_over_nodes(collective, rank);
+  }
 }
 
 template <class F, class Layout, class Reducer, class Inter, class Inbox>
 [[nodiscard]] PlanVariant reduce_variant(const LayoutView& layout, GradientSource gradients, Rank rank) {
-  Collective collective = reduce_collective<Inter, Inbox>(layout, gradients, Reducer::finish, Reducer::launch::ctas);
-  Plan plan = Reducer::reduce(collective, rank);
+  Collective collective = reduce_collective<Reducer, Inter, Inbox>(layout, gradients);
+  Plan plan = reduce_plan<Reducer, Inter>(collective, rank);
   constexpr unsigned nodes =
       std::is_same_v<Inter, SingleNode> ? 0U : element_bit(Element::f32) | element_bit(wire_of<Inter>);
   std::vector<KernelCode> code = sum_code<F, Layout, Reducer::finish, nodes>(collective);
@@ -78,10 +99,9 @@ template <class F, class Layout, class Reducer, class Inter, class Inbox>
 // Of a static layout.
 template <class Layout, class Reducer, class Inter, class Inbox>
 inline constexpr index_t reduce_driver_calls = [] {
-  const Collective collective =
-      reduce_collective<Inter, Inbox>(Layout{}.view(), GradientSource::storage, Reducer::finish, Reducer::launch::ctas);
+  const Collective collective = reduce_collective<Reducer, Inter, Inbox>(Layout{}.view(), GradientSource::storage);
   std::vector<Plan> plans;
-  for (index_t r = 0; r < collective.ranks(); ++r) plans.push_back(Reducer::reduce(collective, Rank{r}));
+  for (index_t r = 0; r < collective.ranks(); ++r) plans.push_back(reduce_plan<Reducer, Inter>(collective, Rank{r}));
   return driver_calls(collective, plans);
 }();
 

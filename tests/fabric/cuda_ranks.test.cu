@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: gpu
+// timeout: 300
+// ranks: 1 2 3 4 8
+//
+// The suites on GPUs, each rank in a process of its own, started by support/ranks; with NCCL 2.32 or newer all of them
+// on one GPU. Cases come in one order on all ranks.
+
+#include <tide/reduce/copy_engine_reducer.hpp>
+#include <tide/reduce/slot_reuse.hpp>
+#include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/unicast_transport.hpp>
+
+#include "conformance/fabric.hpp"
+#include "conformance/many_steps.hpp"
+#include "support/cuda_process.cuh"
+#include "support/gather_rank.hpp"
+#include "support/raised.hpp"
+#include "support/rank_errors.hpp"
+#include "support/reduce_rank.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace tide_test;
+
+using Layout = tide::DynamicLayout;
+using tide::Element;
+
+// Odd rows, single elements, nothing at all, other dimensions, several elements, many of one shape.
+Layout awkward_layout(index_t ranks) {
+  tide::DynamicGroup group;
+  group.add("odd", {7, 13}, Element::bf16, Element::bf16);
+  group.add("one", {1}, Element::bf16, Element::bf16);
+  group.add("none", {0, 4}, Element::bf16, Element::bf16);
+  for (int i = 0; i < 6; ++i) {
+    group.add("experts." + std::to_string(i) + ".gate", {24, 40}, Element::bf16, Element::bf16);
+    group.add("experts." + std::to_string(i) + ".down", {40, 24}, Element::bf16, Element::bf16);
+  }
+  group.add("columns", {5, 2 * ranks}, Element::bf16, Element::bf16, tide::shard(1));
+  group.add("large", {1000, 96}, Element::bf16, Element::bf16);
+  group.add("single", {33, 3}, Element::f32, Element::f32);
+  group.add("half", {65}, Element::f16, Element::f16);
+  return {group, {1, ranks}};
+}
+
+tide::CudaOptions emulated() {
+  tide::CudaOptions options = CudaProcess{}.options;
+  options.multicast = tide::CudaMulticast::emulated;
+  return options;
+}
+
+// Gathers from every source, twice through both slots; words where a byte is wrong, in the slots or behind them.
+template <class Transport>
+void gathers(const CudaProcess& ranks, std::size_t shift = 0) {
+  const index_t n = CudaProcess::world();
+  const Layout layout = awkward_layout(n);
+  const CollectiveOracle oracle(layout.view());
+  std::string wrong;
+  check_no_error(errors_of(ranks, n, [&](tide::CudaFabric& fabric) {
+    tide::SlotPool<tide::Depth<2>, Layout> pool(fabric, layout);
+    Guarded<CudaProcess> guarded(fabric);
+    GatherRank<CudaProcess, Layout, Transport> gather(fabric, pool, layout, oracle, {}, shift);
+    fabric.init();
+    tide::CudaStream stream = fabric.stream();
+    guarded.poison_all(pool, stream);
+    std::uint64_t seed = 1;
+    for (int turn = 0; turn < 2; ++turn) {
+      for (const Source source : {Source::shards, Source::masters, Source::in_place}) {
+        gather.step(pool, source, seed++, stream);
+      }
+    }
+    guarded.check(pool, stream);
+    fabric.close();
+    wrong = gather.verdict() + guarded.verdict();
+  }));
+  CHECK(wrong == "");
+}
+
+template <class Epilogue, class Inbox>
+void reduces() {
+  const index_t n = CudaProcess::world();
+  const Layout layout = awkward_layout(n);
+  const CollectiveOracle oracle(layout.view());
+  CHECK((n < 3 || oracle.order_sensitive(1) > 0));
+  const Missing missing = [](index_t rank, std::size_t parameter) {
+    return (static_cast<std::size_t>(rank) + parameter) % 3 == 0;
+  };
+  std::string wrong;
+  check_no_error(errors_of(CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
+    ReduceRank<CudaProcess, Layout, tide::CopyEngineReducer<tide::Burst, Epilogue>, Inbox> reduce(fabric, layout,
+                                                                                                  oracle);
+    fabric.init();
+    tide::CudaStream stream = fabric.stream();
+    std::uint64_t seed = 1;
+    for (const From from : {From::storage, From::table, From::storage, From::table}) {
+      reduce.scale(0.37F * static_cast<float>(seed));
+      reduce.read(reduce.start(from, seed, stream), seed, stream);
+      ++seed;
+      reduce.step(from, seed, stream, missing);
+      ++seed;
+    }
+    fabric.close();
+    wrong = reduce.verdict();
+  }));
+  CHECK(wrong == "");
+}
+
+// What a call that breaks a rule raises on each rank.
+template <class Bad, class Good>
+std::vector<std::string> refused(index_t odd, const Bad& bad, const Good& good) {
+  const index_t n = CudaProcess::world();
+  const fabric_suite::Block layout({1, n});
+  const CollectiveOracle oracle(layout.view());
+  return errors_of(CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
+    tide::SlotPool<tide::Depth<2>, fabric_suite::Block> pool(fabric, layout);
+    fabric_suite::BlockGather<CudaProcess> gather(fabric, pool, layout, oracle, "the block");
+    CudaProcess::Memory memory(fabric, 4096);
+    fabric.init();
+    tide::CudaStream stream = fabric.stream();
+    poison_slots<CudaProcess>(pool, stream);
+    gather.step(pool, Source::shards, 1, stream);
+    stream.synchronize();
+    if (fabric.rank().value == odd) {
+      bad(fabric, gather, memory, stream);
+      return;
+    }
+    good(gather, stream);
+    for (int i = 0; i < 1000; ++i) {
+      stream.synchronize();
+      std::this_thread::sleep_for(5ms);
+    }
+  });
+}
+
+}  // namespace
+
+// First of all: what every other case needs.
+TEST_CASE("CudaCommunicators: processes meet at NCCL_COMM_ID, each as the rank that it was told") {
+  int devices = 0;
+  REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
+  int nccl = 0;
+  REQUIRE(ncclGetVersion(&nccl) == ncclSuccess);
+  if (CudaProcess::world() > devices && nccl < NCCL_VERSION(2, 32, 0)) {
+    std::printf("skipped: %d ranks need as many GPUs, or NCCL 2.32 for several on one; there are %d, with NCCL %s\n",
+                static_cast<int>(CudaProcess::world()), devices, tide::detail::nccl_version_text(nccl).c_str());
+    std::fflush(stdout);
+    std::_Exit(77);
+  }
+  const tide::CudaCommunicators& own = CudaProcess::communicators();
+  int count = 0;
+  int rank = 0;
+  CHECK(ncclCommCount(own.gather(), &count) == ncclSuccess);
+  CHECK(ncclCommUserRank(own.reduce(), &rank) == ncclSuccess);
+  CHECK(count == CudaProcess::world());
+  CHECK(rank == CudaProcess::rank());
+  CHECK(own.device() == rank % devices);
+}
+
+TEST_CASE("CudaFabric: gathers deliver every byte from every source") {
+  gathers<tide::UnicastTransport>({});
+  gathers<tide::MulticastTransport>({emulated()});
+}
+
+TEST_CASE("CudaFabric: user memory may lie anywhere that its elements may") {
+  for (const std::size_t shift : {4, 8, 12}) {
+    CAPTURE(shift);
+    gathers<tide::UnicastTransport>({}, shift);
+  }
+}
+
+TEST_CASE("CudaFabric: reduces give the tree's bits, stored and added, through rings and slots") {
+  reduces<tide::Store, tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>>();
+  reduces<tide::Accumulate, tide::Ring<tide::Chunks<3>, tide::Bytes<(1 << 20)>>>();
+  reduces<tide::Store, tide::SlotReuse>();
+}
+
+TEST_CASE("CudaFabric: a thousand interleaved steps with changing data, two pipelines of a type, slow kernels") {
+  using Inbox = tide::Ring<tide::Chunks<2>, tide::Bytes<2048>>;
+  const index_t n = CudaProcess::world();
+  many_steps_suite::many_steps<tide::UnicastTransport, Inbox>(CudaProcess{}, n, 1, 1000);
+  many_steps_suite::many_steps<tide::MulticastTransport, Inbox>(CudaProcess{emulated()}, n, 2, 100);
+}
+
+TEST_CASE("CudaFabric: the suite of every fabric") {
+  const CudaProcess ranks;
+  if (CudaProcess::world() == 2) {
+    fabric_suite::before_init(ranks);
+    fabric_suite::slow_stream(ranks);
+  }
+  if (CudaProcess::world() == 3) {
+    fabric_suite::in_order(ranks);
+    fabric_suite::one_pipeline_on_two_streams(ranks);
+    fabric_suite::absent_from_a_call(ranks);
+  }
+}
+
+TEST_CASE("CudaFabric: what one rank refuses is the same error on all, long before the deadline") {
+  const index_t n = CudaProcess::world();
+  const auto begun = std::chrono::steady_clock::now();
+  for (index_t odd = 0; odd < n; ++odd) {
+    CAPTURE(odd);
+    const auto good = [](auto& gather, tide::CudaStream& stream) {
+      static_cast<void>(gather.pipeline().enqueue(gather.shards(), stream));
+    };
+    check_same_error(
+        refused(
+            odd,
+            [](tide::CudaFabric& fabric, auto& gather, CudaProcess::Memory& memory, tide::CudaStream& stream) {
+              const tide::ShardsView<fabric_suite::Block, tide::Buffer::shards> view(
+                  memory.data() + 1, gather.pipeline().layout(), fabric.rank());
+              static_cast<void>(gather.pipeline().enqueue(view, stream));
+            },
+            good),
+        {"shards must be aligned to their elements", "on rank " + std::to_string(odd)});
+  }
+  check_same_error(refused(
+                       0,
+                       [](tide::CudaFabric&, auto& gather, CudaProcess::Memory&, tide::CudaStream& stream) {
+                         cudaStream_t own = stream.get();
+                         REQUIRE(cudaStreamBeginCapture(own, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+                         const std::string text =
+                             text_of([&] { static_cast<void>(gather.pipeline().enqueue(gather.shards(), stream)); });
+                         cudaGraph_t graph = nullptr;
+                         cudaStreamEndCapture(own, &graph);
+                         if (graph != nullptr) cudaGraphDestroy(graph);
+                         tide::raise(tide::Errc::argument, text);
+                       },
+                       [](auto& gather, tide::CudaStream& stream) {
+                         static_cast<void>(gather.pipeline().enqueue(gather.shards(), stream));
+                       }),
+                   {"a stream must not be capturing", "gather of 'the block' (2 parameters) on rank 0"});
+  CHECK(std::chrono::steady_clock::now() - begun < 50s);
+}
+
+TEST_CASE("CudaFabric: base addresses 1 to 15 bytes off are taken or refused by name") {
+  const index_t n = CudaProcess::world();
+  for (std::size_t off = 1; off < 16; ++off) {
+    CAPTURE(off);
+    const auto call = [off](tide::CudaFabric& fabric, auto& gather, CudaProcess::Memory& memory,
+                            tide::CudaStream& stream) {
+      const tide::ShardsView<fabric_suite::Block, tide::Buffer::masters> view(
+          memory.data() + off, gather.pipeline().layout(), fabric.rank());
+      gather.pipeline().enqueue(view, stream).release(stream);
+      stream.synchronize();
+    };
+    const auto none = [](auto&, tide::CudaStream&) {};
+    if (off % 4 == 0) {
+      const std::vector<std::string> texts = errors_of(CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
+        const fabric_suite::Block layout({1, n});
+        const CollectiveOracle oracle(layout.view());
+        tide::SlotPool<tide::Depth<2>, fabric_suite::Block> pool(fabric, layout);
+        fabric_suite::BlockGather<CudaProcess> gather(fabric, pool, layout, oracle, "the block", off);
+        fabric.init();
+        tide::CudaStream stream = fabric.stream();
+        poison_slots<CudaProcess>(pool, stream);
+        gather.step(pool, Source::masters, 1, stream);
+        fabric.close();
+        if (!gather.verdict().empty()) tide::raise(tide::Errc::operation, gather.verdict());
+      });
+      check_no_error(texts);
+    } else if (off < 4) {
+      check_same_error(refused(n - 1, call, none), {"shards must be aligned to their elements"});
+    }
+  }
+}
+
+TEST_CASE("CudaFabric: can be closed twice, and answers afterwards") {
+  const index_t n = CudaProcess::world();
+  const fabric_suite::Block layout({1, n});
+  const CollectiveOracle oracle(layout.view());
+  std::string wrong;
+  check_no_error(errors_of(CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
+    tide::SlotPool<tide::Depth<1>, fabric_suite::Block> pool(fabric, layout);
+    fabric_suite::BlockGather<CudaProcess> gather(fabric, pool, layout, oracle);
+    fabric.init();
+    tide::CudaStream stream = fabric.stream();
+    poison_slots<CudaProcess>(pool, stream);
+    CudaProcess::occupy(stream, 20ms);
+    gather.step(pool, Source::shards, 1, stream);
+    const tide::Event event = stream.record();
+    fabric.close();
+    fabric.close();
+    wrong = gather.verdict();
+    if (!event.ready()) wrong += "an event has not passed";
+    event.synchronize();
+    for (const std::string& text :
+         {text_of([&] { static_cast<void>(gather.pipeline().enqueue(gather.shards(), stream)); }),
+          text_of([&] { static_cast<void>(stream.record()); }), text_of([&] { stream.wait(event); })}) {
+      if (text.find("cannot follow close") == std::string::npos) wrong += "accepted, or: " + text;
+    }
+    if (text_of([&] { fabric.init(); }).empty()) wrong += "init was accepted";
+    if (text_of([&] { static_cast<void>(fabric.stream()); }).find("after close") == std::string::npos) {
+      wrong += "a stream was made";
+    }
+  }));
+  CHECK(wrong == "");
+}
