@@ -321,7 +321,7 @@ expect 1 'law ' verify --plan altered.json
 alter gather.json 'plan["ranks"][0]["lanes"] = plan["ranks"][0]["lanes"][:1]'
 expect 1 'law ' verify --plan altered.json
 for file in gather.json reduce.json over-nodes.json; do  # `param` of every op that has one, one after the other
-  [[ $file != over-nodes.json ]] || expect 0 '' plan --model-file small.json --mesh 2x2 --json $file
+  [[ $file != over-nodes.json ]] || expect 0 '' plan --model-file small.json --mesh 2x3 --json $file
   python $file "$program" <<'PY'
 import copy, json, subprocess, sys
 plan = json.load(open(sys.argv[1]))
