@@ -110,7 +110,6 @@ Options parse(const Args& args) {
   options.source = static_cast<FlatGather::Source>(args.choice("--source", {"shards", "masters"}));
   options.transport = static_cast<TransportChoice>(args.choice("--transport", {"unicast", "multicast"}));
   options.json = args.text("--json", "");
-  if (args.has("--json") && options.json.empty()) throw UsageError("--json takes the name of a file");
   if (args.has("--flip-bit")) options.flip = args.choice("--flip-bit", {"gather", "reduce"}) == 0 ? "gather" : "reduce";
   options.pair.flat = !args.has("--no-flat");
   options.pair.seed = static_cast<std::uint64_t>(args.number("--seed", 1, 0, INT64_MAX));
@@ -287,9 +286,9 @@ std::string fixed(double number, int digits) {
 void print(const Options& options, const Report& report) {
   const tide::GroupView group = options.unit.parameters.view();
   const bool separate = options.pair.host.lanes == tide::HostLanes::separate;
-  std::cout << options.unit.name << " of " << options.model.name << ": " << grouped(group.size()) << " parameters, "
-            << grouped(group_elements(group)) << " elements, on " << text(options.mesh) << " ranks of "
-            << (separate ? options.mesh.ranks_per_node + (options.mesh.nodes > 1 ? 3 : 1) : 1)
+  std::cout << printable(options.unit.name) << " of " << printable(options.model.name) << ": " << grouped(group.size())
+            << " parameters, " << grouped(group_elements(group)) << " elements, on " << text(options.mesh)
+            << " ranks of " << (separate ? options.mesh.ranks_per_node + (options.mesh.nodes > 1 ? 3 : 1) : 1)
             << " threads; the flat path uses one\n"
             << grouped(report.checked_bytes) << " bytes compared, all right\n\n";
   Table table({"", "median ms", "best ms", "bytes written", "copies", "buffer bytes", "of the bound"});
@@ -347,7 +346,8 @@ int shard_model(const Args& args) {
     }
     reduce(options, progress, report);
   } catch (const WrongResult& wrong) {
-    std::cerr << "shard_model: " << options.unit.name << " of " << options.model.name << ": " << wrong.what() << '\n';
+    std::cerr << "shard_model: " << printable(options.unit.name) << " of " << printable(options.model.name) << ": "
+              << wrong.what() << '\n';
     return violated;
   }
   for (Row& row : report.rows) row.samples_ms.erase(row.samples_ms.begin());  // the warm-up

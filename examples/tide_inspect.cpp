@@ -9,6 +9,7 @@
 #include "support/plan_json.hpp"
 #include "support/planning.hpp"
 #include "support/program.hpp"
+#include "support/progress.hpp"
 #include "support/table.hpp"
 
 #include <tide/plan/bound.hpp>
@@ -70,6 +71,24 @@ tide::OwnBlock parse_own(const Args& args, TransportChoice transport) {
   if (!args.has("--own")) return transport == TransportChoice::multicast ? OwnBlock::multicast : OwnBlock::copy;
   constexpr OwnBlock choices[] = {OwnBlock::copy, OwnBlock::in_place, OwnBlock::cast};
   return choices[args.choice("--own", {"copy", "in_place", "cast"})];
+}
+
+// Refuses flags that say nothing of what is asked for: whoever gives one means something else.
+void refuse_idle_flags(const Args& args, const std::string& command) {
+  const bool reduce = args.choice("--op", {"gather", "reduce"}) == 1;
+  const auto refuse = [&](bool idle, std::initializer_list<const char*> flags, std::string_view owner) {
+    for (const char* flag : flags) {
+      if (idle && args.has(flag)) throw UsageError(std::string(flag) + " belongs to " + std::string(owner));
+    }
+  };
+  const auto gathers = {"--transport", "--own", "--chunk-bytes", "--puts-in-flight"};
+  const auto reduces = {"--gradients", "--finish", "--chunks", "--inbox-bytes", "--exchange"};
+  refuse(command != "plan", {"--summary", "--print", "--machine"}, "plan");
+  refuse(command != "verify", {"--plan"}, "verify");
+  refuse(command == "layout", gathers, "plan and verify: it changes no layout");
+  refuse(command == "layout", reduces, "plan and verify: it changes no layout");
+  refuse(reduce, gathers, "--op gather");
+  refuse(!reduce && !args.has("--plan"), reduces, "--op reduce");
 }
 
 PlanChoices parse_choices(const Args& args) {
@@ -192,7 +211,7 @@ int layout(const Args& args) {
         out << "]}\n";
       },
       [&](std::ostream& out) {
-        out << model.name << " on " << text(choices.mesh) << " ranks, packing " << packing << "\n\n";
+        out << printable(model.name) << " on " << text(choices.mesh) << " ranks, packing " << packing << "\n\n";
         Table groups(
             {"group", "repeat", "parameters", "bytes", "shard bytes", "gathered bytes", "padding bytes", "slot bytes"});
         for (std::size_t i = 0; i < units.size(); ++i) {
@@ -239,10 +258,13 @@ int plan(const Args& args) {
   const std::vector<FileUnit> units = chosen_units(args, model);
   const auto unit = std::max_element(units.begin(), units.end(),
                                      [](const FileUnit& a, const FileUnit& b) { return a.repeat < b.repeat; });
+  const Progress progress;
+  progress.say(printable(unit->name) + ": planning");
   const PlanFile file = make_plans(model.name, unit->name, unit->parameters, choices);
   const tide::Collective& collective = file.collective;
   const tide::Bound bound = tide::lower_bound(collective, file.plans, machine);
   const double seconds = tide::estimate(collective, file.plans, machine).seconds;
+  progress.clear();
   const double of_bound = seconds > 0 ? bound.seconds / seconds : 1;
   const bool gather = choices.operation == tide::Operation::gather;
   const bool nodes = choices.mesh.nodes > 1;
@@ -268,12 +290,12 @@ int plan(const Args& args) {
         }
       },
       [&](std::ostream& out) {
-        out << name(choices.operation) << " of " << unit->name << " of " << model.name << " on " << text(choices.mesh)
-            << " ranks\n\nslot_bytes    " << grouped(slot_bytes) << "\ninbox_bytes   " << grouped(inbox_bytes)
-            << (nodes ? "\nnetwork_bytes " + grouped(network_bytes) : "") << "\ndriver_calls  " << grouped(driver_calls)
-            << "\nbound         " << bound.seconds * 1e3 << " ms on " << machine_name(args) << ": " << bound.binding()
-            << "\nestimate      " << seconds * 1e3 << " ms, of which the bound is " << std::lround(100 * of_bound)
-            << " %\n";
+        out << name(choices.operation) << " of " << printable(unit->name) << " of " << printable(model.name) << " on "
+            << text(choices.mesh) << " ranks\n\nslot_bytes    " << grouped(slot_bytes) << "\ninbox_bytes   "
+            << grouped(inbox_bytes) << (nodes ? "\nnetwork_bytes " + grouped(network_bytes) : "") << "\ndriver_calls  "
+            << grouped(driver_calls) << "\nbound         " << bound.seconds * 1e3 << " ms on " << machine_name(args)
+            << ": " << bound.binding() << "\nestimate      " << seconds * 1e3 << " ms, of which the bound is "
+            << std::lround(100 * of_bound) << " %\n";
         if (!args.has("--summary")) out << '\n' << costs(file);
         for (const tide::Plan& of_rank : file.plans) {
           if (args.has("--print")) tide::print(out << '\n', collective, of_rank);
@@ -310,7 +332,8 @@ JsonText side_json(const PlanFile& file, const tide::Side& side) {
   if (!side.bytes.empty()) {
     const tide::GroupView group = file.collective.layout.group;
     const tide::ParameterIndex parameter{side.bytes.place.parameter};
-    if (parameter.value < group.size()) all.emplace_back("param", group[parameter].name.str());
+    const bool named = side.bytes.place.space != tide::Space::signals && parameter.value < group.size();
+    if (named) all.emplace_back("param", group[parameter].name.str());
     all.emplace_back("memory", object({{"rank", side.bytes.rank.value},
                                        {"space", name(side.bytes.place.space)},
                                        {"begin", side.bytes.begin},
@@ -319,7 +342,10 @@ JsonText side_json(const PlanFile& file, const tide::Side& side) {
   return object(all);
 }
 
-Judged judge(const PlanFile& file) {
+Judged judge(const PlanFile& file, const Progress& progress) {
+  std::size_t planned = 0;
+  for (const tide::Plan& of_rank : file.plans) planned += of_rank.ops.size();
+  progress.say(printable(file.group) + ": proving " + grouped(static_cast<index_t>(planned)) + " ops");
   const auto start = std::chrono::steady_clock::now();
   const tide::Verdict verdict = tide::verify(file.collective, file.plans);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
@@ -329,7 +355,7 @@ Judged judge(const PlanFile& file) {
   judged.seconds = passed.count();
   std::ostringstream complaint;
   for (const tide::Violation& violation : verdict.violations) {
-    complaint << "tide_inspect: " << name(file.collective.operation) << " of " << file.group << ": "
+    complaint << "tide_inspect: " << name(file.collective.operation) << " of " << printable(file.group) << ": "
               << describe(violation) << '\n';
     std::vector<JsonText> ops;
     for (const tide::Side& side : {violation.first, violation.second}) {
@@ -368,13 +394,15 @@ bool same_plans(const tide::GroupView& a, const tide::GroupView& b) {
 
 int verify(const Args& args) {
   std::vector<Judged> all;
+  const Progress progress;
   if (const std::optional<std::string> path = args.text("--plan")) {
     for (const char* flag :
          {"--model", "--model-file", "--group", "--mesh", "--op", "--packing", "--transport", "--own", "--gradients",
           "--finish", "--chunks", "--inbox-bytes", "--exchange", "--chunk-bytes", "--puts-in-flight"}) {
       if (args.has(flag)) throw UsageError("the file of --plan says it all; leave out " + std::string(flag));
     }
-    all.push_back(judge(read_plan_file(*path)));
+    progress.say("reading " + printable(*path));
+    all.push_back(judge(read_plan_file(*path), progress));
   } else {
     const PlanChoices choices = parse_choices(args);
     FileModel model = choose_model(args);
@@ -382,9 +410,12 @@ int verify(const Args& args) {
       const bool known = std::any_of(all.begin(), all.end(), [&](const Judged& judged) {
         return same_plans(judged.parameters.view(), unit.parameters.view());
       });
-      if (!known) all.push_back(judge(make_plans(model.name, unit.name, unit.parameters, choices)));
+      if (known) continue;
+      progress.say(printable(unit.name) + ": planning");
+      all.push_back(judge(make_plans(model.name, unit.name, unit.parameters, choices), progress));
     }
   }
+  progress.clear();
   index_t ops = 0;
   double seconds = 0;
   std::vector<JsonText> violations;
@@ -410,13 +441,7 @@ int verify(const Args& args) {
 int inspect(const Args& args) {
   if (args.words().size() != 1) throw UsageError("give one of layout, plan and verify");
   const std::string& command = args.words().front();
-  const auto only_for = [&](std::string_view owner, std::initializer_list<const char*> flags) {
-    for (const char* flag : flags) {
-      if (command != owner && args.has(flag)) throw UsageError(std::string(flag) + " belongs to " + std::string(owner));
-    }
-  };
-  only_for("plan", {"--summary", "--print", "--machine"});
-  only_for("verify", {"--plan"});
+  refuse_idle_flags(args, command);
   if (command == "layout") return layout(args);
   if (command == "plan") return plan(args);
   if (command == "verify") return verify(args);

@@ -8,7 +8,8 @@
 //   args.text("--model", "llama3.1-8b")
 //   args.number("--ranks", 4, 1, 64)
 //
-// A flag is given at most once, in any order, with its value behind it: `--ranks 4`. A value does not begin with "--".
+// A flag is given at most once, in any order, with its value behind it: `--ranks 4` or `--ranks=4`. A value has at
+// least one character; one that begins with "--" must stand behind "=".
 
 #pragma once
 
@@ -51,22 +52,29 @@ class Args {
   /// @throws UsageError when a flag is unknown, repeated, or lacks its value
   Args(int argc, char** argv, std::initializer_list<Flag> flags) {
     for (int i = 1; i < argc; ++i) {
-      const std::string_view word = argv[i];
+      std::string_view word = argv[i];
       if (!word.starts_with("-") || word == "-") {
         words_.emplace_back(word);
         continue;
       }
+      std::optional<std::string_view> text;
+      if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
+        text = word.substr(equals + 1);
+        word = word.substr(0, equals);
+      }
       const Flag* known = nullptr;
       for (const Flag& flag : flags) known = flag.name == word ? &flag : known;
       if (known == nullptr) throw UsageError("unknown flag '" + std::string(word) + "'");
-      std::string text;
-      if (known->kind == value) {
+      if (known->kind == alone && text) throw UsageError(std::string(word) + " takes no value");
+      if (known->kind == value && !text) {
         if (i + 1 == argc || std::string_view(argv[i + 1]).starts_with("--")) {
-          throw UsageError(std::string(word) + " needs a value");
+          throw UsageError(std::string(word) + " needs a value; one that begins with -- is given as " +
+                           std::string(word) + "=--value");
         }
         text = argv[++i];
       }
-      if (!given_.emplace(word, text).second) throw UsageError(std::string(word) + " is given twice");
+      if (known->kind == value && text->empty()) throw UsageError(std::string(word) + " needs a value");
+      if (!given_.emplace(word, text.value_or("")).second) throw UsageError(std::string(word) + " is given twice");
     }
   }
 

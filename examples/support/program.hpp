@@ -10,10 +10,13 @@
 
 #include "args.hpp"
 
+#include <tide/core/text.hpp>
+
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <new>
+#include <string>
 #include <string_view>
 
 namespace tide_example {
@@ -22,6 +25,16 @@ inline constexpr int right = 0;
 inline constexpr int violated = 1;
 inline constexpr int bad_usage = 2;
 inline constexpr int named_error = 3;
+
+/// Lines of text as they can be shown: names in them may come from anywhere.
+[[nodiscard]] inline std::string shown(std::string_view text) {
+  std::string out;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    out += tide::detail::printable(text.substr(0, end)) + '\n';
+    text.remove_prefix(end + 1);
+  }
+  return out + tide::detail::printable(text);
+}
 
 /// Runs `body()`, which returns an exit code.
 ///
@@ -40,12 +53,12 @@ int run_program(int argc, char** argv, std::string_view usage, Body body) {
     if (!std::cout.flush()) throw std::runtime_error("cannot write to standard output");
     return code;
   } catch (const UsageError& error) {
-    std::cerr << name << ": " << error.what() << "\nTry '" << name << " --help'.\n";
+    std::cerr << name << ": " << shown(error.what()) << "\nTry '" << name << " --help'.\n";
     return bad_usage;
   } catch (const std::bad_alloc&) {
     std::cerr << name << ": not enough memory\n";
   } catch (const std::exception& error) {  // tide::Error among them
-    std::cerr << name << ": " << error.what() << "\n";
+    std::cerr << name << ": " << shown(error.what()) << "\n";
   } catch (...) {
     std::cerr << name << ": an unknown error\n";
   }

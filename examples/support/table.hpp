@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <tide/core/text.hpp>
+
 #include <algorithm>
 #include <cstdint>
 #include <ostream>
@@ -23,11 +25,17 @@ namespace tide_example {
   return digits;
 }
 
+/// Any name, safe to show: control characters, which a terminal would obey, are written as \\xHH.
+using tide::detail::printable;
+
 class Table {
  public:
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
 
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void add(std::vector<std::string> row) {
+    for (std::string& cell : row) cell = printable(cell);
+    rows_.push_back(std::move(row));
+  }
 
   friend std::ostream& operator<<(std::ostream& out, const Table& table) {
     std::vector<std::size_t> widths;

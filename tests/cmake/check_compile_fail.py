@@ -7,7 +7,8 @@
     ...
     #endif
 
-CASE `control` must compile. A numbered case must not, and the compiler must print the text after `expect:`.
+CASE `control` must compile. A numbered case must not, and the compiler must print the text after `expect:`. A line
+`// flags: -std=c++17` gives the numbered cases more flags.
 """
 
 import re
@@ -44,6 +45,8 @@ def main():
         if not expected.get(int(case)):
             fail(f"{source}: case {case} has no '// expect: tide::...' on its line")
         command.append(f"-DTIDE_CASE={case}")
+        for flags in re.findall(r"^// flags: (.*)$", text, re.MULTILINE):
+            command += flags.split()
 
     command.append(source)
     result = subprocess.run(

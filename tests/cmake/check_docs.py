@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The docs show what is tested: check_docs.py REPOSITORY
 
-Each ```cpp block of README.md and docs/**.md follows a line `<!-- snippet: NAME -->` and equals, de-indented, the lines
-between `// snippet: NAME` and `// end: NAME` of one file under tests/ or examples/. Relative links lead to files, and
-their #anchors to headings. README.md begins with two ```sh blocks of one line each: run, test.
+Each ```cpp, ```cmake, ```json and ```text block of README.md and docs/**.md follows one of these lines:
+
+  <!-- snippet: NAME -->    it equals, de-indented, the lines between `// snippet: NAME` and `// end: NAME` of one file
+                            under tests/ or examples/; in CMake `#` begins the marks, and what stands there as
+                            ${CONSUMER_TIDE} reads /path/to/tide here
+  <!-- file: PATH -->       it is a file under tests/ or examples/
+  <!-- line of: PATH -->    its lines are in that file, `# comments` left out
+  <!-- output: COMMAND -->  it is what a program prints, <!-- in output: COMMAND --> a part of it; the test
+                            programs/docs runs the command and compares
+
+A cpp block is a snippet. Relative links lead to files, and their #anchors to headings. README.md begins with two ```sh
+blocks of one line each: run, test.
 """
 
 import pathlib
@@ -24,7 +33,7 @@ def regions(root, problems):
     found = {}
     for folder in ("tests", "examples"):
         for path in sorted((root / folder).rglob("*")):
-            if path.suffix not in (".cpp", ".hpp", ".cu", ".cuh"):
+            if path.suffix not in (".cpp", ".hpp", ".cu", ".cuh", ".cmake") and path.name != "CMakeLists.txt":
                 continue
             open_regions = {}
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -38,7 +47,8 @@ def regions(root, problems):
                         problems.append(f"{place}: snippet {mark.group(2)} is there twice")
                     open_regions[mark.group(2)] = []
                 elif mark.group(2) in open_regions:
-                    found[mark.group(2)] = (tidy(open_regions.pop(mark.group(2))), place)
+                    lines = [text.replace("${CONSUMER_TIDE}", "/path/to/tide") for text in open_regions.pop(mark.group(2))]
+                    found[mark.group(2)] = (tidy(lines), place)
                 else:
                     problems.append(f"{place}: 'end: {mark.group(2)}' without 'snippet: {mark.group(2)}'")
             for name in open_regions:
@@ -95,17 +105,37 @@ def anchors(path):
     return found
 
 
+def check_other(root, place, kind, subject, content, problems):
+    """A block that is a file, or lines of one. Commands are run by tests/programs/docs.sh."""
+    if "output" in kind:
+        return
+    path = root / subject
+    if not subject.startswith(("tests/", "examples/")) or not path.is_file():
+        problems.append(f"{place}: {subject} is no file of tests/ or examples/")
+        return
+    text = path.read_text(encoding="utf-8")
+    if kind == "file" and tidy(content) != tidy(text.splitlines()):
+        problems.append(f"{place}: differs from {subject}")
+    if kind == "line of":
+        lines = [re.sub(r"\s+#.*$", "", line) for line in tidy(content)]
+        problems.extend(f"{place}: {subject} has no '{line}'" for line in lines if line not in text)
+
+
 def check_page(path, root, snippets, problems, used):
     name = path.relative_to(root)
     lines = path.read_text(encoding="utf-8").splitlines()
     for number, language, content, before in blocks(lines):
         if language in CPP_ALIASES:
             problems.append(f"{name}:{number}: call the language cpp, not {language}")
-        if language != "cpp":
+        if language not in ("cpp", "cmake", "json", "text"):
             continue
         found = re.fullmatch(r"<!--\s*snippet: (\S+)\s*-->", before)
-        if not found:
-            problems.append(f"{name}:{number}: a cpp block follows a line <!-- snippet: NAME -->")
+        other = re.fullmatch(r"<!--\s*(file|line of|output|in output): (.+?)\s*-->", before)
+        if language != "cpp" and other:
+            check_other(root, f"{name}:{number}", other.group(1), other.group(2), content, problems)
+        elif not found:
+            problems.append(f"{name}:{number}: a {language} block follows a line <!-- snippet: NAME -->"
+                            + ("" if language == "cpp" else ", or one that names a file or a command"))
         elif found.group(1) not in snippets:
             problems.append(f"{name}:{number}: no file of tests/ or examples/ has '// snippet: {found.group(1)}'")
         else:

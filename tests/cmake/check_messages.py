@@ -6,7 +6,7 @@ A sentence is a string literal that begins with `tide::`, adjacent literals join
 whose `expect:` is a beginning of it that holds the head, and a heading in docs/errors.md that is the head. Elsewhere
 (`tide::Name: ...`, an error at run time) it has a heading; where the text goes on with values, the heading may too:
 "tide::SlotPool: needs " is met by `### tide::SlotPool: needs X GiB, has Y`, and `{}` by any words.
-Headings that no sentence has are stale and fail.
+Headings that no sentence has are stale and fail. An `#error "tide: rule[; what to do]."` has a case and a heading, too.
 """
 
 import pathlib
@@ -94,6 +94,15 @@ def main():
     count = 0
     undocumented = set()
     for path in sorted(p for p in (root / "include").rglob("*") if p.suffix in (".hpp", ".cuh")):
+        for sentence in re.findall(r'^\s*#\s*error\s+"?(.*?)"?\s*$', path.read_text(encoding="utf-8"), re.MULTILINE):
+            count += 1
+            if not sentence.startswith("tide: ") or not sentence.endswith("."):
+                problems.append(f'{path.relative_to(root)}: an #error says "tide: rule[; what to do].", not "{sentence}"')
+            tested = any(sentence.startswith(e) and len(e) >= len(head(sentence)) for e in expected)
+            if path.suffix == ".hpp" and not tested:  # what a .cuh refuses is another version of CUDA or NCCL
+                problems.append(f"{path.relative_to(root)}: no case in tests/compile_fail has\n    // expect: {head(sentence)}")
+            if head(sentence) not in headings:
+                problems.append(f"{path.relative_to(root)}: docs/errors.md has no heading\n    ### {head(sentence)}")
         for line, sentence, static in literals(path.read_text(encoding="utf-8")):
             place = f"{path.relative_to(root)}:{line}"
             ours = re.match(r"tide::[^\s:]+(::[^\s:]+)*: ", sentence)

@@ -21,9 +21,9 @@ void check_reducer() {
     for (const tide::index_t ranks : writer_worlds) {
       CAPTURE(group.size());
       CAPTURE(ranks);
-      check_writer([&] { return planned_reduce<Tiny>(group, ranks, R::finish, tide::GradientSource::storage); });
-      check_writer([&] { return planned_reduce<Small>(group, ranks, R::finish, tide::GradientSource::table); });
-      check_writer([&] { return planned_reduce<tide::SlotReuse>(group, ranks, R::finish); });
+      check_writer([&] { return planned_reduce<Tiny, R>(group, ranks, R::finish, tide::GradientSource::storage); });
+      check_writer([&] { return planned_reduce<Small, R>(group, ranks, R::finish, tide::GradientSource::table); });
+      check_writer([&] { return planned_reduce<tide::SlotReuse, R>(group, ranks, R::finish); });
     }
   }
 }

@@ -24,4 +24,14 @@ TEST_CASE("text: numbers are written as they are, of every width and sign") {
         "-1 0 200 -9223372036854775808 9223372036854775807");
 }
 
+TEST_CASE("printable: control characters of a name are shown, not obeyed") {
+  using tide::detail::printable;
+  CHECK(printable("model.layers.0.w") == "model.layers.0.w");
+  CHECK(printable("a\x1b[2Jb\n\t\x7f") == "a\\x1b[2Jb\\x0a\\x09\\x7f");
+  CHECK(printable(std::string_view("\0z", 2)) == "\\x00z");
+  CHECK(printable("\xc3\xbc \xe2\x82\xac") == "\xc3\xbc \xe2\x82\xac");
+  CHECK(printable("\xc2\x9b"
+                  "31m") == "\xc2\\x9b31m");
+}
+
 }  // namespace

@@ -158,4 +158,53 @@ TEST_CASE("DynamicGroup: ragged rows of another dimension are refused, and nothi
   CHECK(group.view().size() == 0);
 }
 
+/// A shard rule that counts how often it is asked.
+struct Counting {
+  static inline index_t asked = 0;
+
+  [[nodiscard]] static index_t begin(index_t rows, index_t ranks, index_t rank) noexcept {
+    ++asked;
+    return rows * rank / ranks;
+  }
+};
+
+TEST_CASE("DynamicLayout: asking for the piece of each parameter walks over the group once, not once for each") {
+  constexpr index_t parameters = 300;
+  DynamicGroup group;
+  for (index_t i = 0; i < parameters; ++i) {
+    group.add("w" + std::to_string(i), {40 + i, 3}, Element::bf16, Element::f32,
+              {tide::Sharding::Kind::ruled, 0, Counting::begin, {}});
+  }
+  const DynamicLayout layout(group, {1, 4});
+  Counting::asked = 0;
+  for (index_t i = 0; i < parameters; ++i) static_cast<void>(layout.view().piece(tide::ParameterIndex{i}, Rank{2}));
+  CHECK(Counting::asked <= 8 * parameters);
+}
+
+TEST_CASE("DynamicLayout: a piece is the same alone and in the walk, whatever else was asked of the same group") {
+  DynamicGroup group = copy_of(tide::models::llama3_1_8b::block.view());
+  const auto check = [](const DynamicLayout& layout) {
+    for (index_t r = 0; r < layout.mesh().ranks(); ++r) {
+      layout.view().for_each_piece(Rank{r}, [&](const tide::Piece& piece) {
+        const tide::Piece alone = layout.view().piece(piece.parameter, Rank{r});
+        CHECK(alone.start == piece.start);
+        CHECK(alone.begin == piece.begin);
+        CHECK(alone.count == piece.count);
+      });
+    }
+  };
+  const DynamicLayout tight(group, {1, 5});
+  const DynamicLayout padded(group, {1, 5}, tide::Fsdp2Packing::rule);
+  const DynamicLayout apart(group, {1, 3}, tide::TightPacking::rule, 1024);
+  for (const DynamicLayout* layout : {&tight, &padded, &apart, &tight}) check(*layout);
+  group.add("more", {11, 2}, Element::f32, Element::f32);  // what was laid out before keeps its own parameters
+  check(DynamicLayout(group, {1, 5}));
+  check(tight);
+  DynamicGroup grows;
+  grows.add("a", {8, 2}, Element::bf16, Element::bf16);
+  check(DynamicLayout(grows, {1, 2}));
+  grows.add("b", {7, 2}, Element::bf16, Element::bf16);
+  check(DynamicLayout(grows, {1, 2}));
+}
+
 }  // namespace

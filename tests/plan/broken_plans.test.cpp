@@ -124,6 +124,27 @@ TEST_CASE("broken plans: peers are served from the slot before the cast has fill
                Law::order, {"(cast) writes slot bytes [256, 260) of 'b' of rank 0", "(copy), which reads them"});
 }
 
+TEST_CASE("broken plans: an op that names another parameter than the one it moves") {
+  const auto name = [](tide::Place Op::*side, OpKind kind) {
+    return [=](Planned& p) {
+      for (Plan& plan : p.plans) {
+        for (Op& o : plan.ops) {
+          if (o.kind == kind && (o.*side).parameter == 1) return static_cast<void>((o.*side).parameter = 0);
+        }
+      }
+    };
+  };
+  check_broken(gather(), name(&Op::source, OpKind::copy), Law::agreement,
+               {"rank 0, caller, op", "(copy) moves shards bytes [16, 20) of 'b' of rank 0", "which are not of 'w'"});
+  check_broken(gather(), name(&Op::target, OpKind::copy), Law::agreement, {"which are not of 'w'"});
+  check_broken(planned_gather<tide::MulticastTransport>(two.view(), 3), name(&Op::source, OpKind::multicast),
+               Law::agreement, {"(multicast) moves", "which are not of 'w'"});
+  check_broken(planned_gather<tide::UnicastTransport>(two.view(), 3, OwnBlock::cast), name(&Op::source, OpKind::cast),
+               Law::agreement, {"(cast) moves master bytes", "which are not of 'w'"});
+  check_broken(reduce(), name(&Op::source, OpKind::copy), Law::agreement,
+               {"(copy) moves gradients bytes", "which are not of 'w'"});
+}
+
 TEST_CASE("broken plans: an exit too early") {
   check_broken(gather(), [](Planned& p) { --p.plans[1].exits[0].position; }, Law::reuse,
                {"rank 1, push 2, op", "(copy) reads shards bytes",
@@ -157,7 +178,8 @@ TEST_CASE("broken plans: an order that only memory apart from the plan could giv
   // Both pushes of rank 0 write to rank 1, on two lanes, with no order between them.
   check_broken(gather(),
                [](Planned& p) { op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 2, OpKind::copy)).peer = 1; },
-               Law::no_incast, {"both go to rank 1 at step 0 of lanes push 2"});
+               Law::no_incast,
+               {"(copy) to slot bytes [", "of 'w' of rank 1 and rank", "both go to rank 1 at step 0 of lanes push 2"});
 }
 
 // ---- delivery ------------------------------------------------------------------------------------------------------

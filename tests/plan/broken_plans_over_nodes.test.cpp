@@ -56,9 +56,11 @@ TEST_CASE("broken plans over nodes: a dropped put") {
 
 TEST_CASE("broken plans over nodes: a put to the wrong rail peer, or to another rail") {
   check_broken(gather(), [](Planned& p) { op(p.plans[0], puts_to(1)).peer = 2; }, Law::progress,
-               {"rank 0, net, op", "raises arrived[0] of rank 2 to 1 when it is 1; words only grow"});
+               {"rank 0, net, op", "(put) to network_inbox bytes [",
+                "of 'w' of rank 2 raises arrived[0] of rank 2 to 1", "when it is 1; words only grow"});
   check_broken(gather({2, 2}), [](Planned& p) { op(p.plans[0], puts_to(2)).peer = 3; }, Law::no_incast,
-               {"rank 0, net, op", "and rank 1, net, op", "both go to rank 3 at step 0 of lanes net"});
+               {"rank 0, net, op", "(put) to network_inbox bytes [", "and rank 1, net, op",
+                "both go to rank 3 at step 0 of lanes net"});
   check_broken(gather(), [](Planned& p) { op(p.plans[0], puts_to(1)).source_offset = 8; }, Law::bounds,
                {"rank 0, net, op", "(put) reads shards bytes [8, 48) of 'w' of rank 0, which has 40 bytes"});
 }
@@ -204,10 +206,10 @@ TEST_CASE("broken plans over nodes: more puts on their way than the collective a
   const Planned tight = planned_gather_on<tide::UnicastTransport, Tight>(rows.view(), {4, 1});
   const auto credit = [](const Planned& p) { return net(p, OpKind::wait, WordKind::credit); };
   check_broken(tight, [&](Planned& p) { drop(p.plans[0], find(p.plans[0], credit(p))); }, Law::bounds,
-               {"rank 0, net, op", "(put) is issued when rank 0, net, op", "(put) may still be on its way to rank",
-                "more are in flight than the collective allows"});
+               {"rank 0, net, op", "(put) to network_inbox bytes [", "is issued when rank 0, net, op",
+                " may still be on its way to rank", "more are in flight than the collective allows"});
   check_broken(gather<Tight>(), [](Planned& p) { p.collective.network.puts_in_flight = 1; }, Law::bounds,
-               {"(put) may still be on its way"});
+               {"(put) to network_inbox bytes [", "of rank 1 may still be on its way"});
   check_broken(gather(), [](Planned& p) { p.collective.network.puts_in_flight = 0; }, Law::bounds,
                {"(put) may not be in flight: the collective allows no put"});
 }

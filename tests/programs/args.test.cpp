@@ -48,14 +48,28 @@ TEST_CASE("Args: flags, their values, and words, in any order") {
 TEST_CASE("Args: what is not understood is refused, by name") {
   CHECK_THROWS_WITH_AS(args({"--modle", "x"}), "unknown flag '--modle'", UsageError);
   CHECK_THROWS_WITH_AS(args({"-m"}), "unknown flag '-m'", UsageError);
-  CHECK_THROWS_WITH_AS(args({"--model"}), "--model needs a value", UsageError);
-  CHECK_THROWS_WITH_AS(args({"--model", "--all"}), "--model needs a value", UsageError);
+  CHECK_THROWS_WITH_AS(args({"--model"}), doctest::Contains("--model needs a value"), UsageError);
+  CHECK_THROWS_WITH_AS(args({"--model", "--all"}), doctest::Contains("--model needs a value"), UsageError);
+  CHECK_THROWS_WITH_AS(args({"--model", ""}), "--model needs a value", UsageError);
+  CHECK_THROWS_WITH_AS(args({"--model="}), "--model needs a value", UsageError);
+  CHECK_THROWS_WITH_AS(args({"--all=yes"}), "--all takes no value", UsageError);
+  CHECK_THROWS_WITH_AS(args({"--modle=x"}), "unknown flag '--modle'", UsageError);
+  CHECK_THROWS_WITH_AS(args({"--model", "a", "--model=a"}), "--model is given twice", UsageError);
   CHECK_THROWS_WITH_AS(args({"--all", "--all"}), "--all is given twice", UsageError);
   CHECK_THROWS_WITH_AS(args({"--model", "a", "--model", "a"}), "--model is given twice", UsageError);
 }
 
+TEST_CASE("Args: a value may stand behind '=', and begin with anything there") {
+  const Args read = args({"--model=--all", "--ranks=4", "=", "a=b"});
+  CHECK(read.text("--model") == "--all");
+  CHECK(read.number("--ranks", 1, 1, 64) == 4);
+  CHECK_FALSE(read.has("--all"));
+  CHECK(read.words() == std::vector<std::string>{"=", "a=b"});
+  CHECK(args({"--model=a=b"}).text("--model") == "a=b");
+}
+
 TEST_CASE("Args: a number is a whole one, in its range, and nothing else") {
-  for (const char* bad : {"", "4x", "x4", "4.0", "1e1", "+4", " 4", "4 ", "0", "65", "-1", "99999999999999999999"}) {
+  for (const char* bad : {"4x", "x4", "4.0", "1e1", "+4", " 4", "4 ", "0", "65", "-1", "99999999999999999999"}) {
     CAPTURE(bad);
     CHECK_THROWS_WITH_AS((void)args({"--ranks", bad}).number("--ranks", 1, 1, 64),
                          doctest::Contains("--ranks takes a whole number from 1 to 64"), UsageError);

@@ -49,6 +49,35 @@ expect 2 '--summary belongs to plan' verify --model llama3.1-8b --mesh 1x4 --sum
 expect 2 '--plan belongs to verify' plan --plan small.json
 expect 2 'leave out --mesh' verify --plan small.json --mesh 1x4
 
+expect 2 '--plan belongs to verify' layout --plan small.json
+for flag in '--gradients table' '--finish accumulate' '--chunks 2' '--inbox-bytes 4096' '--exchange direct'; do
+  for command in plan verify; do
+    expect 2 "${flag% *} belongs to --op reduce" $command --model llama3.1-8b --mesh 2x2 $flag
+  done
+  expect 2 "${flag% *} belongs to plan and verify" layout --model llama3.1-8b --mesh 2x2 $flag
+done
+for flag in '--transport unicast' '--own copy' '--chunk-bytes 4096' '--puts-in-flight 4'; do
+  for command in plan verify; do
+    expect 2 "${flag% *} belongs to --op gather" $command --model llama3.1-8b --mesh 2x2 --op reduce $flag
+  done
+done
+expect 2 '--json needs a value' layout --model llama3.1-8b --mesh 1x4 --json ''
+expect 2 '--json needs a value' layout --model llama3.1-8b --mesh 1x4 --json=
+expect 2 'given as --group=--value' layout --model llama3.1-8b --mesh 1x4 --group --x
+cat >names.json <<'JSON'
+{"model": "names", "groups": [
+  {"name": "--x", "params": [{"name": "w\u001b[2J", "shape": [9, 40], "dtype": "f32"}]},
+  {"name": "bell\u0007", "params": [{"name": "w", "shape": [9, 40], "dtype": "f32"}]}]}
+JSON
+expect 0 '' layout --model-file names.json --mesh 1x2 --group=--x
+grep -qF 'w\x1b[2J' out.txt || fail 'a control character is not shown as its code'
+expect 0 '' layout --model-file names.json --mesh 1x2
+grep -qF 'bell\x07' out.txt || fail 'a control character is not shown as its code'
+expect 0 '' plan --model-file names.json --mesh 1x2 --group=--x --print
+LC_ALL=C grep -q '[[:cntrl:]]' <(tr -d '\n' <out.txt) && fail 'a control character is printed'
+expect 2 'bell\x07' layout --model-file names.json --mesh 1x2 --group none
+LC_ALL=C grep -q '[[:cntrl:]]' <(tr -d '\n' <err.txt) && fail 'a control character is printed'
+
 expect 0 '' --help
 grep -q 'usage: tide_inspect layout|plan|verify' out.txt || fail 'no usage in --help'
 expect 0 '' verify --help
@@ -293,6 +322,24 @@ alter gather.json "$one[\"peer\"] = 99"
 expect 1 'law ' verify --plan altered.json
 alter gather.json 'plan["ranks"][0]["lanes"] = plan["ranks"][0]["lanes"][:1]'
 expect 1 'law ' verify --plan altered.json
+for file in gather.json reduce.json over-nodes.json; do  # `param` of every op that has one, one after the other
+  [[ $file != over-nodes.json ]] || expect 0 '' plan --model-file small.json --mesh 2x3 --json $file
+  python $file "$program" <<'PY'
+import copy, json, subprocess, sys
+plan = json.load(open(sys.argv[1]))
+params = len(plan["layout"]["params"])
+named = [(r, l, o) for r, rank in enumerate(plan["ranks"]) for l, lane in enumerate(rank["lanes"])
+         for o, op in enumerate(lane["ops"]) if "param" in op]
+assert named
+for r, l, o in named[::1 + len(named) // 8]:
+    for other in (plan["ranks"][r]["lanes"][l]["ops"][o]["param"] + 1, 7):
+        altered = copy.deepcopy(plan)
+        altered["ranks"][r]["lanes"][l]["ops"][o]["param"] = other % max(params, 8)
+        json.dump(altered, open("altered.json", "w"))
+        done = subprocess.run([sys.argv[2], "verify", "--plan", "altered.json"], capture_output=True, text=True)
+        assert done.returncode == 1 and ("law 8" in done.stderr or "law 6" in done.stderr), (r, l, o, done)
+PY
+done
 alter gather.json 'plan["ranks"][0]["exits"] = []'
 expect 1 'law ' verify --plan altered.json
 alter gather.json "del $one[\"width\"]"

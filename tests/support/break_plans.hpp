@@ -61,6 +61,25 @@ inline void insert(tide::Plan& plan, std::size_t at, const tide::Op& op) {
   plan.ops.insert(plan.ops.begin() + static_cast<std::ptrdiff_t>(at), op);
 }
 
+/// Whether a violation says which bytes its ops touch, of which parameter; those of an impossible op may be none.
+inline void check_sides(const Planned& planned, const tide::Violation& violation) {
+  for (const tide::Side& side : {violation.first, violation.second}) {
+    if (!side.is_op() || violation.law == tide::Law::bounds) continue;
+    CHECK(side.lane.value == side.op.lane);
+    CHECK_FALSE(side.bytes.empty());
+    if (!side.op.moves()) {
+      CHECK(side.bytes.place.space == tide::Space::signals);
+      continue;
+    }
+    CHECK(side.bytes.place.space != tide::Space::signals);
+    CHECK(side.bytes.place.parameter < planned.collective.layout.group.size());
+    const tide::ParameterIndex parameter{side.bytes.place.parameter};
+    CHECK(violation.text.find("bytes [") != std::string::npos);
+    CHECK(violation.text.find("of '" + planned.collective.layout.group[parameter].name.str() + "'") !=
+          std::string::npos);
+  }
+}
+
 /// Whether the first violation is of a law and says these words. The plans were right before `break_them`.
 inline void check_broken(Planned planned, const std::function<void(Planned&)>& break_them, tide::Law law,
                          std::initializer_list<const char*> words) {
@@ -73,6 +92,7 @@ inline void check_broken(Planned planned, const std::function<void(Planned&)>& b
   CAPTURE(all);
   const tide::Violation& first = verdict.violations.front();
   CHECK(name(first.law) == name(law));
+  for (const tide::Violation& violation : verdict.violations) check_sides(planned, violation);
   for (const char* word : words) {
     CAPTURE(word);
     CHECK(first.text.find(word) != std::string::npos);

@@ -71,7 +71,7 @@ constexpr Planned planned_gather_on(const tide::GroupView& group, tide::MeshShap
   return planned;
 }
 
-template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<4096>>>
+template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<4096>>, class Reducer = tide::CopyEngineReducer<>>
 constexpr Planned planned_reduce(const tide::GroupView& group, tide::index_t ranks,
                                  tide::Finish finish = tide::Finish::store,
                                  tide::GradientSource gradients = tide::GradientSource::storage) {
@@ -83,7 +83,7 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::index_t ran
   planned.collective.inbox = Inbox::shape(planned.collective.layout);
   tide::fill_kernels_over_nodes(planned.collective);
   for (tide::index_t r = 0; r < ranks; ++r) {
-    planned.plans.push_back(tide::CopyEngineReducer<>::reduce(planned.collective, tide::Rank{r}));
+    planned.plans.push_back(Reducer::reduce(planned.collective, tide::Rank{r}));
   }
   return planned;
 }

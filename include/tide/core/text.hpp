@@ -8,6 +8,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -37,6 +38,25 @@ class TextPart {
   std::int64_t number_ = 0;
   bool is_number_ = false;
 };
+
+// A name as it can be shown: control characters, which a terminal would obey, as \xHH. Bytes beyond ASCII pass as they
+// are, but for the control characters among them (U+0080 to U+009F).
+[[nodiscard]] inline std::string printable(std::string_view name) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(name[i]);
+    const bool second = i > 0 && static_cast<unsigned char>(name[i - 1]) == 0xC2 && byte >= 0x80 && byte < 0xA0;
+    if (byte >= 0x20 && byte != 0x7F && !second) {
+      out += name[i];
+      continue;
+    }
+    out += "\\x";
+    out += digits[byte / 16U];
+    out += digits[byte % 16U];
+  }
+  return out;
+}
 
 // The parts, one after the other.
 [[nodiscard]] inline std::string text(std::initializer_list<TextPart> parts) {

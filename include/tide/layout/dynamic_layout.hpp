@@ -8,8 +8,9 @@
 #pragma once
 
 #include <tide/layout/coalesce.hpp>
-#include <tide/layout/layout_rules.hpp>  // require
-#include <tide/layout/layout_view.hpp>   // LayoutView
+#include <tide/layout/detail/start_tables.hpp>  // StartTables
+#include <tide/layout/layout_rules.hpp>         // require
+#include <tide/layout/layout_view.hpp>          // LayoutView
 
 #include <deque>
 #include <memory>
@@ -60,18 +61,24 @@ class DynamicGroup {
   [[nodiscard]] GroupView view() const noexcept { return {storage_->parameters, storage_->aliases}; }
 
  private:
+  friend class DynamicLayout;
+
   struct Storage {
     std::vector<Parameter> parameters;
     std::vector<Alias> aliases;
     std::deque<std::string> names;          // a deque: views of its strings stay valid as it grows
     std::deque<std::vector<index_t>> rows;  // likewise
+    std::unique_ptr<const detail::StartTables> tables = std::make_unique<const detail::StartTables>();
   };
 
   std::string_view keep(std::string text) { return storage_->names.emplace_back(std::move(text)); }
 
   // Before a change: what a layout or another copy holds must not change with it.
   void detach() {
-    if (storage_.use_count() == 1) return;
+    if (storage_.use_count() == 1) {
+      storage_->tables = std::make_unique<const detail::StartTables>();
+      return;
+    }
     const std::shared_ptr<const Storage> shared = std::exchange(storage_, std::make_shared<Storage>());
     for (Parameter parameter : shared->parameters) {
       parameter.name.text = keep(std::string(parameter.name.text));
@@ -109,7 +116,9 @@ class DynamicLayout {
   }
 
   [[nodiscard]] MeshShape mesh() const noexcept { return mesh_; }
-  [[nodiscard]] LayoutView view() const noexcept { return {group_.view(), mesh_, packing_, storage_alignment_}; }
+  [[nodiscard]] LayoutView view() const noexcept {
+    return {group_.view(), mesh_, packing_, storage_alignment_, group_.storage_->tables.get()};
+  }
 
  private:
   DynamicGroup group_;

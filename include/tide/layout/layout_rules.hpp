@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <tide/core/text.hpp>                  // printable
 #include <tide/layout/detail/check_group.hpp>  // check_group, check_cut
 #include <tide/layout/group.hpp>               // GroupView
 #include <tide/layout/mesh.hpp>                // MeshShape
@@ -63,9 +64,9 @@ namespace tide {
 [[nodiscard]] inline std::string describe(const LayoutFault& fault, const GroupView& group) {
   std::string text{sentence(fault.rule)};
   if (fault.parameter.value >= 0 && fault.parameter.value < group.size()) {
-    text += " Parameter '" + group[fault.parameter].name.str() + "'.";
+    text += " Parameter '" + detail::printable(group[fault.parameter].name.str()) + "'.";
   } else if (fault.alias >= 0) {
-    text += " Alias '" + std::string(group.aliases[static_cast<std::size_t>(fault.alias)].name) + "'.";
+    text += " Alias '" + detail::printable(group.aliases[static_cast<std::size_t>(fault.alias)].name) + "'.";
   }
   return text;
 }

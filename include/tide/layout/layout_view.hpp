@@ -20,12 +20,22 @@
 
 namespace tide {
 
+struct LayoutView;
+
+namespace detail {
+// Who knows where the pieces of a group start. A pointer to a function: static layouts need none of what is behind it.
+struct PieceSource {
+  Piece (*piece)(const PieceSource&, const LayoutView&, ParameterIndex, Rank) = nullptr;
+};
+}  // namespace detail
+
 /// A group on a mesh, packed and stored by rules. Cheap to copy; the group must outlive it.
 struct LayoutView {
   GroupView group{};
   MeshShape mesh{};
   PackingRule packing{};
-  index_t storage_alignment = 256;  ///< bytes
+  index_t storage_alignment = 256;                 ///< bytes
+  const detail::PieceSource* remembers = nullptr;  ///< of a group put together at run time
 
   /// Calls `f(const Piece&)` for each parameter in group order, empty pieces included; returns the ends of the buffers.
   template <class F>
@@ -33,7 +43,8 @@ struct LayoutView {
     return detail::for_each_piece(group, mesh.ranks(), packing, storage_alignment, rank, f);
   }
 
-  /// The piece of one parameter on one rank. Walks over the parameters before it.
+  /// The piece of one parameter on one rank. Walks over the parameters before it, but for layouts made at run time:
+  /// these walk once for each rank that is asked about, and remember.
   [[nodiscard]] constexpr Piece piece(ParameterIndex parameter, Rank rank) const;
 
   /// Bytes of a buffer: of that rank where packed; whole parameters, up to the storage alignment, where dense.
@@ -57,6 +68,7 @@ struct LayoutView {
 };
 
 constexpr Piece LayoutView::piece(ParameterIndex parameter, Rank rank) const {
+  if (remembers != nullptr) return remembers->piece(*remembers, *this, parameter, rank);
   std::array<index_t, buffer_count> end{};
   Piece piece;
   for (index_t i = 0; i <= parameter.value; ++i) {

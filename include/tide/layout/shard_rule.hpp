@@ -2,7 +2,7 @@
 //
 // ShardRule: how the rows of a tensor's sharded dimension are cut over ranks.
 //
-// Laws, for every rows >= 0, ranks > 0 and rank r:   (tests/layout/shard_rule.test.cpp, tests/support/laws.hpp)
+// Laws, for every rows >= 0, ranks > 0 and rank r:   (tests/layout/shard_rule.test.cpp, tests/conformance/)
 //   in order   begin(r) <= begin(r + 1)
 //   complete   begin(0) == 0 and begin(ranks) == rows
 //

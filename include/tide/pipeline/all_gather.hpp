@@ -46,11 +46,15 @@ class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
                 "MulticastTransport.");
 
  public:
-  /// Bytes of a slot, where the layout is static.
+  /// Bytes of a slot, where the group is static.
   static constexpr index_t slot_bytes = detail::static_slot_bytes<Layout>;
 
   /// Bytes beside each slot, for what crosses nodes; 0 on one node. Where the layout is static.
-  static constexpr index_t network_bytes = [] { return slot_network(Layout{}.view()).bytes(); }();
+  static constexpr index_t network_bytes = [] {
+    static_assert(detail::is_static_layout<Layout>,
+                  "tide::AllGather: driver_calls and network_bytes are constants of static layouts; ask the plans.");
+    return slot_network(Layout{}.view()).bytes();
+  }();
 
   /// Copies, memory operations, launches and events that a GPU is asked for when shards are gathered; the largest over
   /// ranks. Where the layout is static; a constant expression on one node.

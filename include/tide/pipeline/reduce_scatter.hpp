@@ -57,12 +57,18 @@ class ReduceScatter {
   /// Bytes of the inbox, of what lands from other nodes and of sums on their way, beside the slots of the pool; where
   /// the layout is static.
   static constexpr index_t inbox_bytes = [] {
+    static_assert(detail::is_static_layout<Layout>,
+                  "tide::ReduceScatter: inbox_bytes and driver_calls are constants of static layouts; ask the plans.");
     return detail::own_bytes(detail::reduce_memory<Inter, Box>(Layout{}.view()));
   }();
 
   /// Copies, memory operations, launches and events that a GPU is asked for; the largest over ranks. Where the layout
   /// is static.
-  static constexpr index_t driver_calls = detail::reduce_driver_calls<Layout, R, Inter, Box>;
+  static constexpr index_t driver_calls = [] {
+    static_assert(detail::is_static_layout<Layout>,
+                  "tide::ReduceScatter: inbox_bytes and driver_calls are constants of static layouts; ask the plans.");
+    return detail::reduce_driver_calls<Layout, R, Inter, Box>;
+  }();
 
   /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
   /// @param label  what errors call the group; by default its first parameter

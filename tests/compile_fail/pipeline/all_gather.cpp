@@ -36,11 +36,20 @@ using OverNodes = tide::AllGather<TwoNodes, tide::UnicastTransport, tide::RdmaDo
 
 #if TIDE_CASE == 5  // expect: tide::AllGather: the pool must be made for the layout
 void subject(tide::HostFabric& fabric, OtherPool& pool) { Gather gather(fabric, pool); }
-#elif TIDE_CASE == 6  // expect: tide::AllGather: the first argument must be a Fabric
+#elif TIDE_CASE == 6   // expect: tide::AllGather: the first argument must be a Fabric
 void subject(tide::FabricPort& fabric, Pool& pool) { Gather gather(fabric, pool); }
-#else                 // control: a transport, one node or a way over nodes, a fabric, a pool made for the layout
+#elif TIDE_CASE == 8   // expect: tide::AllGather: slot_bytes is a constant of groups that the compiler knows
+constexpr tide::index_t subject = tide::AllGather<tide::DynamicLayout, tide::UnicastTransport>::slot_bytes;
+#elif TIDE_CASE == 9   // expect: tide::AllGather: driver_calls and network_bytes are constants of static layouts
+constexpr tide::index_t subject = tide::AllGather<tide::DynamicLayout, tide::UnicastTransport>::driver_calls;
+#elif TIDE_CASE == 10  // expect: tide::AllGather: driver_calls and network_bytes are constants of static layouts
+using OnAnyMesh = tide::ShardLayout<weights, tide::Mesh<1, tide::dynamic>>;
+constexpr tide::index_t subject = tide::AllGather<OnAnyMesh, tide::UnicastTransport>::network_bytes;
+#else                  // control: a transport, one node or a way over nodes, a fabric, a pool made for the layout
 void subject(tide::HostFabric& fabric, Pool& pool) { Gather gather(fabric, pool); }
 #ifndef TIDE_CASE
 void over_nodes(tide::HostFabric& fabric, Pool& pool) { OverNodes gather(fabric, pool); }
+constexpr tide::index_t constants = Gather::slot_bytes + tide::AllGather<Layout, tide::UnicastTransport>::driver_calls +
+                                    tide::AllGather<Layout, tide::UnicastTransport>::network_bytes;
 #endif
 #endif

@@ -30,13 +30,20 @@ using Reduce = tide::ReduceScatter<Layout, Reducer>;
 
 #if TIDE_CASE == 5  // expect: tide::ReduceScatter: the first argument must be a Fabric
 void subject(tide::FabricPort& fabric) { Reduce reduce(fabric); }
-#elif TIDE_CASE == 7  // expect: tide::SlotReuse: the reduce-scatter must be given a pool
+#elif TIDE_CASE == 7   // expect: tide::SlotReuse: the reduce-scatter must be given a pool
 void subject(tide::HostFabric& fabric) { InSlot reduce(fabric); }
-#elif TIDE_CASE == 8  // expect: tide::ReduceScatter: the pool must be made for the layout
+#elif TIDE_CASE == 8   // expect: tide::ReduceScatter: the pool must be made for the layout
 void subject(tide::HostFabric& fabric, OtherPool& pool) { InSlot reduce(fabric, pool); }
-#else                 // control: a reducer, an inbox, one node, a fabric, a pool that was made for the layout
+#elif TIDE_CASE == 10  // expect: tide::ReduceScatter: inbox_bytes and driver_calls are constants of static layouts
+constexpr tide::index_t subject = tide::ReduceScatter<tide::DynamicLayout, Reducer>::inbox_bytes;
+#elif TIDE_CASE == 11  // expect: tide::ReduceScatter: inbox_bytes and driver_calls are constants of static layouts
+constexpr tide::index_t subject = tide::ReduceScatter<tide::DynamicLayout, Reducer>::driver_calls;
+#else                  // control: a reducer, an inbox, one node, a fabric, a pool that was made for the layout
 void subject(tide::HostFabric& fabric, Pool& pool) {
   Reduce reduce(fabric);
   InSlot in_slot(fabric, pool);
 }
+#ifndef TIDE_CASE
+constexpr tide::index_t constants = Reduce::inbox_bytes + Reduce::driver_calls;
+#endif
 #endif

@@ -37,6 +37,8 @@ template <class F, class Layout, class Intra, class Inter>
 // Of a static layout.
 template <class Layout, class Intra, class Inter>
 [[nodiscard]] constexpr index_t gather_driver_calls() {
+  static_assert(is_static_layout<Layout>,
+                "tide::AllGather: driver_calls and network_bytes are constants of static layouts; ask the plans.");
   const Collective collective = gather_collective<Inter>(Layout{}.view(), Intra::own_block);
   std::vector<Plan> plans;
   for (index_t r = 0; r < collective.ranks(); ++r) {

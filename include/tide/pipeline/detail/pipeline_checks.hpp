@@ -24,14 +24,13 @@ inline constexpr bool fits_single_node = [] {
   }
 }();
 
-// Bytes of a slot where the layout is static, else 0.
+// Bytes of a slot, of a group that the compiler knows.
 template <class Layout>
 inline constexpr index_t static_slot_bytes = [] {
-  if constexpr (requires { Layout::slot_bytes; }) {
-    return Layout::slot_bytes;
-  } else {
-    return index_t{0};
-  }
+  static_assert(
+      requires { Layout::slot_bytes; },
+      "tide::AllGather: slot_bytes is a constant of groups that the compiler knows; ask the SlotPool for the others.");
+  return Layout::slot_bytes;
 }();
 
 [[nodiscard]] inline std::string operation_label(const char* operation, const LayoutView& layout, std::string label) {

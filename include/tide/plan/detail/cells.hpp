@@ -93,6 +93,20 @@ class Cells {
     return first;
   }
 
+  // What a byte is; splits nothing.  @pre 0 <= byte < end()
+  [[nodiscard]] ByteContent at(index_t byte) noexcept {
+    const Position at = find(byte);
+    const Cell& cell = leaves_[at.leaf].cells[at.cell];
+    return cell.content.from(byte - cell.begin);
+  }
+
+  // Asks for the memory that `visit` of a byte will look at first: large memories are in no cache.
+  void expect(index_t byte) const noexcept {
+    if (byte >= end_) return;
+    const std::size_t leaf = nearest(leaves_, std::min(leaf_, leaves_.size() - 1), byte);
+    __builtin_prefetch(&leaves_[leaf].cells[guess(leaf, byte)]);
+  }
+
   // Replaces the cells from `first` up to byte `end` by others.  @pre they end there; `by` fills the same bytes
   void replace(Position first, index_t end, std::span<const Cell> by) {
     std::vector<Cell>& cells = leaves_[first.leaf].cells;
@@ -121,14 +135,41 @@ class Cells {
   [[nodiscard]] static std::ptrdiff_t position(std::size_t i) noexcept { return static_cast<std::ptrdiff_t>(i); }
 
   // The cell that a byte is in.  @pre 0 <= byte < end()
-  [[nodiscard]] Position find(index_t byte) const noexcept {
-    const auto leaf =
-        std::upper_bound(leaves_.begin(), leaves_.end(), byte, [](index_t at, const Leaf& l) { return at < l.begin; }) -
-        1;
-    const auto cell = std::upper_bound(leaf->cells.begin(), leaf->cells.end(), byte,
-                                       [](index_t at, const Cell& c) { return at < c.begin; }) -
-                      1;
-    return {static_cast<std::size_t>(leaf - leaves_.begin()), static_cast<std::size_t>(cell - leaf->cells.begin())};
+  //
+  // Rows of an op come one after the other: the leaf is near the one of the last time. Cells of a leaf are often of one
+  // size: so the first guess is where the byte would be then.
+  [[nodiscard]] Position find(index_t byte) noexcept {
+    leaf_ = nearest(leaves_, std::min(leaf_, leaves_.size() - 1), byte);
+    return {leaf_, nearest(leaves_[leaf_].cells, guess(leaf_, byte), byte)};
+  }
+
+  // Where in a leaf a byte would be if all its cells were of one size.
+  [[nodiscard]] std::size_t guess(std::size_t leaf, index_t byte) const noexcept {
+    const index_t begin = leaves_[leaf].begin;
+    const index_t end = leaf + 1 < leaves_.size() ? leaves_[leaf + 1].begin : end_;
+    const std::size_t cells = leaves_[leaf].cells.size();
+    const double part = static_cast<double>(byte - begin) / static_cast<double>(end - begin);
+    return std::min(static_cast<std::size_t>(part * static_cast<double>(cells)), cells - 1);
+  }
+
+  // The last item that begins at or before a byte, looked for in growing steps from a guess.  @pre the first one does
+  template <class Item>
+  [[nodiscard]] static std::size_t nearest(const std::vector<Item>& items, std::size_t guess, index_t byte) noexcept {
+    std::size_t first = guess;     // begins at or before the byte
+    std::size_t last = guess + 1;  // begins behind it, or there is none
+    for (std::size_t step = 1; items[first].begin > byte; step *= 2) {
+      last = first;
+      first -= std::min(step, first);
+    }
+    for (std::size_t step = 1; last < items.size() && items[last].begin <= byte; step *= 2) {
+      first = last;
+      last = std::min(last + step, items.size());
+    }
+    while (last - first > 1) {
+      const std::size_t middle = first + (last - first) / 2;
+      (items[middle].begin <= byte ? first : last) = middle;
+    }
+    return first;
   }
 
   [[nodiscard]] index_t end_of(Position at) const noexcept {
@@ -157,7 +198,9 @@ class Cells {
     const bool split = leaves_[leaf].cells.size() > leaf_cells;
     for (; leaves_[leaf].cells.size() > leaf_cells; ++leaf) {
       std::vector<Cell>& cells = leaves_[leaf].cells;
-      Leaf rest{cells[leaf_cells / 2].begin, {cells.begin() + position(leaf_cells / 2), cells.end()}};
+      Leaf rest{cells[leaf_cells / 2].begin, {}};
+      rest.cells.reserve(leaf_cells + 2);  // what has grown so far goes on growing
+      rest.cells.assign(cells.begin() + position(leaf_cells / 2), cells.end());
       cells.resize(leaf_cells / 2);
       leaves_.insert(leaves_.begin() + position(leaf + 1), std::move(rest));
     }
@@ -179,6 +222,7 @@ class Cells {
   }
 
   std::vector<Leaf> leaves_;
+  std::size_t leaf_ = 0;  // where something was found last
   index_t end_ = 0;
 };
 

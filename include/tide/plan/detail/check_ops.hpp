@@ -44,7 +44,7 @@ class OpCheck {
  private:
   void check(const Plan& plan, std::size_t p, std::size_t s) {
     const Op& op = plan.ops[s];
-    side_ = report_->side(p, s);
+    side_ = report_->bare(p, s);
     const Rank rank = side_.rank;
     if (op.kind > OpKind::cast) return fault("is of a kind that does not exist");
     if (op.lane >= plan.lanes.size()) return fault("is on a lane that the plan does not have");
@@ -143,8 +143,8 @@ class OpCheck {
     report_->add(Law::sum,
                  report_->who(side_) + " adds " + std::to_string(kernel.inputs) + " inputs by kernel " +
                      std::to_string(op.kernel) + "; the collective needs " + wanted +
-                     (partial ? " and a partial finish" : ", an f32 output and its own finish"),
-                 side_);
+                     (partial ? " and a partial finish" : ", an f32 output and its own finish") + reading(with_bytes()),
+                 with_bytes());
     return false;
   }
 
@@ -265,7 +265,23 @@ class OpCheck {
     return true;
   }
 
-  void fault(const std::string& text) { report_->add(Law::bounds, report_->who(side_) + " " + text, side_); }
+  void fault(const std::string& text) {
+    const Side side = with_bytes();
+    report_->add(Law::bounds, report_->who(side) + " " + text + reading(side), side);
+  }
+
+  // "; it reads slot bytes [0, 512) of 'w' of rank 2", where no bytes are at fault and there are some.
+  [[nodiscard]] std::string reading(const Side& side) const {
+    return side_.bytes.empty() && !side.bytes.empty() ? "; it reads " + report_->what(side.bytes) : std::string();
+  }
+
+  // The op with the bytes that are at fault or, where none are, with those that it reads.
+  [[nodiscard]] Side with_bytes() const {
+    Side side = side_;
+    const OpRows rows = source_rows(side.op);
+    if (side.op.moves() && side.bytes.empty()) side.bytes = {side.rank, side.op.source, rows.offset, rows.end()};
+    return side;
+  }
 
   // Whether sums of a node lie in the slot that its pieces lay in.
   [[nodiscard]] bool sums_in_slot() const noexcept { return mesh().nodes > 1 && collective_->inbox.slot_bytes > 0; }

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <tide/core/text.hpp>                  // printable
 #include <tide/layout/layout_rules.hpp>        // check
 #include <tide/plan/detail/op_rows.hpp>        // checked_product
 #include <tide/plan/detail/verify_report.hpp>  // VerifyReport
@@ -34,7 +35,7 @@ namespace tide::detail {
   for (const Parameter& parameter : layout.group.parameters) {
     elements += parameter.shape.elements();
     if (size_bytes(parameter.gathered) == 0 || size_bytes(parameter.gradient) == 0) {
-      report.add(Law::partition, "'" + parameter.name.str() + "' has an element that does not exist");
+      report.add(Law::partition, "'" + printable(parameter.name.str()) + "' has an element that does not exist");
       return false;
     }
   }

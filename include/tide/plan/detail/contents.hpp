@@ -77,6 +77,29 @@ inline void append_cell(std::vector<Cell>& cells, index_t begin, index_t end, No
   return finish_cells(std::move(cells), pieces.bytes(rank, Space::output));
 }
 
+// Whether content begins with an element of a parameter; what is of no element is of every parameter.
+[[nodiscard]] inline bool is_of(const PieceTable& pieces, const ByteContent& content, index_t parameter) {
+  const auto numbered = [&](index_t size) {
+    return pieces.elements_before(parameter) * size <= content.offset &&
+           content.offset < pieces.elements_before(parameter + 1) * size;
+  };
+  switch (content.kind) {
+    case ByteContent::Kind::gathered:
+      return pieces.dense(Buffer::slot, parameter).holds(content.offset);
+    case ByteContent::Kind::gradient:
+      return pieces.dense(Buffer::gradients, parameter).holds(content.offset);
+    case ByteContent::Kind::master:
+      return numbered(4);
+    case ByteContent::Kind::partial:
+      return numbered(static_cast<index_t>(size_bytes(content.element)));
+    case ByteContent::Kind::nothing:
+    case ByteContent::Kind::padding:
+    case ByteContent::Kind::sum:
+      break;
+  }
+  return true;
+}
+
 // What `bytes` bytes of masters are after a cast: calls f(content, bytes of the result) for each part.
 template <class F>
 void cast_content(const PieceTable& pieces, const Kernel& kernel, const ByteContent& content, index_t bytes, F f) {

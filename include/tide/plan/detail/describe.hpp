@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <tide/core/text.hpp>        // printable
 #include <tide/plan/collective.hpp>  // Collective
 #include <tide/plan/traffic.hpp>     // target_width
 
@@ -60,7 +61,7 @@ namespace tide::detail {
 [[nodiscard]] inline std::string parameter_text(const Collective& collective, Place place) {
   const GroupView& group = collective.layout.group;
   if (place.parameter >= group.size()) return "  parameter " + std::to_string(place.parameter);
-  return "  '" + group[ParameterIndex{place.parameter}].name.str() + "'";
+  return "  '" + printable(group[ParameterIndex{place.parameter}].name.str()) + "'";
 }
 
 // Everything about an op but its kind.

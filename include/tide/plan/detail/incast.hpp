@@ -91,11 +91,12 @@ inline void check_incast(std::span<const Plan> plans, VerifyReport& report) {
     const Transfer& a = transfers[i - 1];
     const Transfer& b = transfers[i];
     if (a.when() != b.when()) continue;
+    const Side first = report.side(a.plan, a.seq);
+    const Side second = report.side(b.plan, b.seq);
     report.add(Law::no_incast,
-               report.who(a.plan, a.seq) + " and " + report.who(b.plan, b.seq) + " both go to rank " +
-                   std::to_string(a.target) + " at step " + std::to_string(a.step) + " of lanes " +
-                   report.lane(a.plan, plans[a.plan].ops[a.seq].lane),
-               report.side(a.plan, a.seq), report.side(b.plan, b.seq));
+               report.doing(first) + " and " + report.doing(second) + " both go to rank " + std::to_string(a.target) +
+                   " at step " + std::to_string(a.step) + " of lanes " + report.lane(a.plan, first.op.lane),
+               first, second);
   }
 }
 

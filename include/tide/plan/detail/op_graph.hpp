@@ -109,15 +109,12 @@ class OpGraph {
     return on_wire == no_node ? node(plan, seq, run) : on_wire;
   }
 
-  [[nodiscard]] index_t run_of(NodeIndex v) const noexcept {
-    const Queue& queue = queues_[queue_of_[v]];
-    return static_cast<index_t>((v - queue.start) / queue.length);
-  }
+  [[nodiscard]] index_t run_of(NodeIndex v) const noexcept { return place_of(v, queues_[queue_of_[v]]).run; }
 
   // The same node in the first run.
   [[nodiscard]] NodeIndex in_first_run(NodeIndex v) const noexcept {
     const Queue& queue = queues_[queue_of_[v]];
-    return queue.start + (v - queue.start) % queue.length;
+    return queue.start + place_of(v, queue).in;
   }
 
   // Where what the user has done is seen first: the call that follows a node of its queue. The node itself otherwise,
@@ -134,8 +131,8 @@ class OpGraph {
   // What a node is.
   [[nodiscard]] Node decode(NodeIndex v) const noexcept {
     const Queue& queue = queues_[queue_of_[v]];
-    const NodeIndex in = (v - queue.start) % queue.length;
-    Node node{queue.role, queue.rank, (v - queue.start) / queue.length, 0};
+    const auto [in, run] = place_of(v, queue);
+    Node node{queue.role, queue.rank, run, 0};
     if (queue.role == Role::fill) {
       node.role = in == 0 ? Role::fill : in + 1 < queue.length ? Role::take : Role::free;
     } else if (queue.role == Role::op) {
@@ -151,11 +148,29 @@ class OpGraph {
     return node;
   }
 
+  // Asks for the op of a node that will be decoded soon: each is in a place of its own.
+  void expect(NodeIndex v) const noexcept {
+    if (touches_[v] == 0) return;
+    const Node node = decode(v);
+    if (node.role == Role::op) __builtin_prefetch(&op(node));
+  }
+
   [[nodiscard]] const Op& op(const Node& node) const noexcept {
     return plans_[static_cast<std::size_t>(node.rank.value)].ops[node.seq];
   }
 
  private:
+  // A node of a queue: which of a run's, and of which run. There are few runs, and divisions are slow.
+  struct InQueue {
+    NodeIndex in = 0;
+    index_t run = 0;
+  };
+  [[nodiscard]] static InQueue place_of(NodeIndex v, const Queue& queue) noexcept {
+    InQueue place{v - queue.start, 0};
+    for (; place.in >= queue.length; place.in -= queue.length) ++place.run;
+    return place;
+  }
+
   void add_rank(const Collective& collective, const Plan& plan, std::size_t p) {
     const Rank rank{static_cast<index_t>(p)};
     first_queue_.push_back(static_cast<QueueIndex>(queues_.size()));

@@ -23,14 +23,22 @@ class OrderRoutes {
   // Node `at` of lane `queue` waits for node `from` of lane `other`.
   void add(QueueIndex queue, NodeIndex at, QueueIndex other, NodeIndex from) {
     const auto fresh = static_cast<std::uint32_t>(histories_.size());
-    const std::uint32_t i = history_of_.at(key(queue, other), fresh);
-    if (i == fresh) {
+    Link& link = links_.at(key(queue, other), {from, fresh});
+    if (link.history == fresh) {
       histories_.emplace_back();
       if (neighbours_.size() <= queue) neighbours_.resize(queue + 1);
       neighbours_[queue].push_back(other);
+    } else if (link.last >= from) {
+      return;
     }
-    std::vector<Seen>& history = histories_[i];
-    if (history.empty() || history.back().of < from) history.push_back({at, from});
+    link.last = from;
+    histories_[link.history].push_back({at, from});
+  }
+
+  // Whether a lane has waited for node `wanted` of another one, or for one behind it.
+  [[nodiscard]] bool waited(QueueIndex queue, QueueIndex other, NodeIndex wanted) const noexcept {
+    const Link* link = links_.find(key(queue, other));
+    return link != nullptr && link->last >= wanted;
   }
 
   // Whether a way leads from node `at` of a lane back to node `wanted`, or one behind it, of lane `other`.
@@ -61,6 +69,11 @@ class OrderRoutes {
     NodeIndex at;
     NodeIndex of;
   };
+  // Of a lane that has waited for another.
+  struct Link {
+    NodeIndex last;         // the last node of the other that it follows
+    std::uint32_t history;  // where in histories_
+  };
   struct Known {
     std::vector<std::vector<QueueIndex>> routes{};
     int failures = 0;
@@ -84,9 +97,9 @@ class OrderRoutes {
 
   // The last node of `other` that node `at` of `queue`, or one before it, waits for.
   [[nodiscard]] NodeIndex seen(QueueIndex queue, QueueIndex other, NodeIndex at) const {
-    const std::uint32_t* i = history_of_.find(key(queue, other));
-    if (i == nullptr) return no_node;
-    const std::vector<Seen>& history = histories_[*i];
+    const Link* link = links_.find(key(queue, other));
+    if (link == nullptr) return no_node;
+    const std::vector<Seen>& history = histories_[link->history];
     if (history.back().at <= at) return history.back().of;
     const auto found =
         std::upper_bound(history.begin(), history.end(), at, [](NodeIndex v, const Seen& s) { return v < s.at; });
@@ -127,7 +140,7 @@ class OrderRoutes {
     return {};
   }
 
-  FlatTable<std::uint32_t> history_of_;  // (lane, other lane): where in histories_
+  FlatTable<Link> links_;  // (lane, other lane)
   std::vector<std::vector<Seen>> histories_;
   std::vector<std::vector<QueueIndex>> neighbours_;  // of each lane: lanes that it waits for
   FlatTable<std::uint32_t> known_of_;                // (lane, other lane): where in known_

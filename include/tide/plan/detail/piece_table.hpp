@@ -65,6 +65,8 @@ class PieceTable {
   struct Range {
     index_t begin = 0;
     index_t end = 0;
+
+    [[nodiscard]] constexpr bool holds(index_t at) const noexcept { return begin <= at && at < end; }
   };
 
   // The bytes of a whole parameter in the slot or the gradients.

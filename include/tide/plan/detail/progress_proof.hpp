@@ -9,6 +9,7 @@
 #include <tide/plan/detail/verify_report.hpp>  // VerifyReport
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -21,20 +22,28 @@ struct Stretch {
   NodeIndex end = 0;
 };
 
+// Which of the queues that can go on does.
+enum class Turn : std::uint8_t {
+  last,   // the one that came last: what it touches is still in a cache, and others often wait for it
+  first,  // the one that has waited longest, as queues that run at the same time would
+};
+
 // Runs queues of nodes, each from `starts[q]` to `starts[q + 1]`, until none can go on. `extra(v)` is what v waits for
 // beside the node before it.
 class Drain {
  public:
   template <class Extra>
-  Drain(const std::vector<NodeIndex>& starts, Extra extra) : starts_(starts), done_(starts.begin(), starts.end() - 1) {
+  Drain(const std::vector<NodeIndex>& starts, Extra extra, Turn turn = Turn::last)
+      : starts_(starts), done_(starts.begin(), starts.end() - 1) {
     const auto queues = static_cast<QueueIndex>(done_.size());
     std::vector<QueueIndex> blocked_on(starts.back(), none);  // the first queue that waits for a node
     std::vector<QueueIndex> next(queues, none);               // the next queue that waits for the same one
     std::vector<char> executed(starts.back(), 0);
-    std::vector<QueueIndex> ready(queues);
-    for (QueueIndex q = 0; q < queues; ++q) ready[q] = q;
-    for (std::size_t i = 0; i < ready.size(); ++i) {
-      const QueueIndex q = ready[i];
+    std::deque<QueueIndex> ready(queues);
+    for (QueueIndex q = 0; q < queues; ++q) ready[q] = turn == Turn::first ? q : queues - 1 - q;
+    while (!ready.empty()) {
+      const QueueIndex q = turn == Turn::first ? ready.front() : ready.back();
+      turn == Turn::first ? ready.pop_front() : ready.pop_back();
       const NodeIndex begin = done_[q];
       NodeIndex v = begin;
       for (; v < starts[q + 1]; ++v) {
@@ -89,12 +98,12 @@ class ProgressProof {
   ProgressProof(const OpGraph& graph, VerifyReport& report) : graph_(&graph), report_(&report) {}
 
   // An order of all nodes; empty where there is none.
-  [[nodiscard]] std::vector<Stretch> order() {
+  [[nodiscard]] std::vector<Stretch> order(Turn turn = Turn::last) {
     std::vector<NodeIndex> starts;
     for (const OpGraph::Queue& queue : graph_->queues()) starts.push_back(queue.start);
     starts.push_back(graph_->size());
     const auto extra = [this](NodeIndex v) { return graph_->extra(v); };
-    const Drain drain(starts, extra);
+    const Drain drain(starts, extra, turn);
     if (drain.finished()) return drain.order();
     std::vector<Side> circle;
     for (const NodeIndex v : drain.circle(extra)) circle.push_back(side(v));
@@ -147,7 +156,7 @@ class ProgressProof {
     constexpr std::size_t most = 8;
     std::string text;
     for (std::size_t i = 0; i < circle.size() && i < most; ++i) {
-      text += (i == 0 ? "" : ", behind ") + report_->who(circle[i]);
+      text += (i == 0 ? "" : ", behind ") + report_->doing(circle[i]);
       if (circle[i].op.kind == OpKind::wait && circle[i].is_op()) {
         text += ", which waits for " + report_->word(circle[i].rank.value, circle[i].op.word());
       }

@@ -38,8 +38,17 @@ namespace tide::detail {
   const std::vector<Stretch> order = progress.order();
   if (!report.empty()) return std::move(report).take();
   progress.check_merged();
-  Replay(collective, pieces, graph, report).run(order);
-  return std::move(report).take();
+  VerifyReport found(collective, plans);
+  Replay(collective, pieces, graph, found).run(order);
+  if (found.empty()) return std::move(report).take();
+  // What is wrong is told in the order in which it would happen: there a law is broken for the reason that a person
+  // would give.
+  const std::size_t before = report.size();
+  Replay(collective, pieces, graph, report).run(progress.order(Turn::first));
+  std::vector<Violation> all = std::move(report).take();
+  if (all.size() > before) return all;
+  for (Violation& violation : std::move(found).take()) all.push_back(std::move(violation));
+  return all;
 }
 
 }  // namespace tide::detail

@@ -29,6 +29,7 @@ class Replay {
     caller_.prepare();
     for (const Stretch& stretch : order) {
       for (NodeIndex v = stretch.begin; v < stretch.end; ++v) {
+        if (v + ahead < stretch.end) graph_->expect(v + ahead);
         state_.order.reach(v, stretch.queue);
         if (graph_->touches(v)) execute(v);
       }
@@ -37,6 +38,8 @@ class Replay {
   }
 
  private:
+  static constexpr NodeIndex ahead = 4;
+
   void execute(NodeIndex v) {
     const OpGraph::Node node = graph_->decode(v);
     const bool gather = state_.collective.operation == Operation::gather;

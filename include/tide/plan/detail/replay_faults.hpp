@@ -28,7 +28,7 @@ class ReplayFaults {
                           ParameterIndex parameter = {}) const {
     const OpGraph::Node node = graph_->decode(v);
     Side side = node.role == OpGraph::Role::op || node.role == OpGraph::Role::wire
-                    ? report_->side(static_cast<std::size_t>(node.rank.value), node.seq, node.run)
+                    ? report_->bare(static_cast<std::size_t>(node.rank.value), node.seq, node.run)
                     : VerifyReport::caller(node.rank, node.run);
     Buffer buffer{};
     const bool known = buffer_of(region.space, buffer);
@@ -76,13 +76,18 @@ class ReplayFaults {
 
   void add_in_flight(const AccessConflict& puts) {
     if (!fresh(Law::bounds, puts.later)) return;
-    const Side later = side(puts.later, {}, 0, 0);
-    const Side earlier = side(puts.earlier, {}, 0, 0);
+    const Side later = put(puts.later);
+    const Side earlier = put(puts.earlier);
     report_->add(Law::bounds,
-                 who(later) + " is issued when " + who(earlier) +
+                 report_->doing(later) + " is issued when " + report_->doing(earlier) +
                      (earlier.run != later.run ? " of the run before" : "") + " may still be on its way to rank " +
                      std::to_string(later.op.peer) + ": more are in flight than the collective allows",
                  earlier, later);
+  }
+
+  [[nodiscard]] Side put(NodeIndex v) const {
+    const OpGraph::Node node = graph_->decode(v);
+    return report_->side(static_cast<std::size_t>(node.rank.value), node.seq, node.run);
   }
 
   void add_race(AccessConflict race) {

@@ -67,6 +67,12 @@ class ReplayMemory {
                   first_[static_cast<std::size_t>(region.space)] + static_cast<std::size_t>(region.instance)];
   }
 
+  // Says that an access to a byte will follow soon.
+  void expect(const MemoryRegion& region, index_t byte) noexcept { cells(region).expect(byte); }
+
+  // What a byte is: a look that is no access.
+  [[nodiscard]] ByteContent at(const MemoryRegion& region, index_t byte) noexcept { return cells(region).at(byte); }
+
   // Calls f(content, begin, end) for each cell of [begin, end): a look that is no access.
   template <class F>
   void look(const MemoryRegion& region, index_t begin, index_t end, F f) {

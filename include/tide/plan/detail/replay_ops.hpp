@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <tide/core/text.hpp>                 // printable
 #include <tide/plan/detail/contents.hpp>      // cast_content
 #include <tide/plan/detail/op_rows.hpp>       // OpRows
 #include <tide/plan/detail/replay_state.hpp>  // ReplayState
@@ -20,6 +21,7 @@ class OpReplay {
   explicit OpReplay(ReplayState& state) : state_(&state), sums_(state) {}
 
   void execute(const Op& op) {
+    if (op.moves()) check_name(op);
     const MeshShape mesh = state_->collective.layout.mesh;
     switch (op.kind) {
       case OpKind::copy:
@@ -47,6 +49,23 @@ class OpReplay {
   }
 
  private:
+  static constexpr index_t ahead = 8;  // rows whose memory is asked for before it is needed
+
+  // Whether an op names the parameter that its first byte is of: what is said of the op rests on it.
+  void check_name(const Op& op) {
+    const MemoryRegion from{state_->node.rank, op.source.space, op.source.instance};
+    const ByteContent content = state_->memory.at(from, op.source_offset);
+    for (const Place place : {op.source, op.target}) {
+      const ParameterIndex named{place.parameter};
+      if (is_of(state_->pieces, content, named.value)) continue;
+      const auto text = [&](const Side& side) {
+        return " moves " + state_->faults.what(side) + ", which are not of '" +
+               printable(state_->pieces.layout().group[named].name.str()) + "', the parameter that it names";
+      };
+      return state_->blame(Law::agreement, from, op.source_offset, op.source_offset + op.width, text, named);
+    }
+  }
+
   // A put is issued: it reads its source.
   void issue(const Op& op) {
     const OpGraph::Node& node = state_->node;
@@ -69,9 +88,17 @@ class OpReplay {
       source.rows = 1;
     }
     const MemoryRegion from{state_->node.rank, op.source.space, op.source.instance};
+    const auto expect = [&](index_t row) {
+      state_->memory.expect(from, source.begin(row));
+      for (index_t i = 0; i < ranks; ++i) {
+        state_->memory.expect({Rank{first.value + i}, op.target.space, op.target.instance}, target.begin(row));
+      }
+    };
+    for (index_t row = 1; row < std::min(ahead, source.rows); ++row) expect(row);
     for (index_t row = 0; row < source.rows; ++row) {
       const index_t at = target.begin(row);
       row_.clear();
+      if (row + ahead < source.rows) expect(row + ahead);
       index_t next = at;
       const auto append = [&](const ByteContent& content, index_t bytes) {
         next = state_->append(row_, next, bytes, state_->now, content);

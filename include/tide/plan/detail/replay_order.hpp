@@ -53,19 +53,17 @@ class ReplayOrder {
 
   // Whether a node that has been replayed is known to come before the one that is being replayed.
   [[nodiscard]] bool known(NodeIndex earlier) {
-    if (earlier == proved_ && now_ == proved_before_) return true;
+    Pair& last = proved_[earlier % proved_.size()];
+    if (last.earlier == earlier && last.later == now_) return true;
     if (graph_->queue_of(earlier) != queue_) {
       const NodeIndex seen = graph_->seen_at(earlier);
       const QueueIndex queue = graph_->queue_of(seen);
-      if (queue != queue_) {
-        const NodeIndex* last = known_.find(key(queue_, queue));
-        if ((last == nullptr || *last < seen) && !routes_.leads(queue_, now_, queue, seen)) return false;
-      } else if (seen > now_) {
+      if (queue == queue_ ? seen > now_
+                          : !routes_.waited(queue_, queue, seen) && !routes_.leads(queue_, now_, queue, seen)) {
         return false;
       }
     }
-    proved_ = earlier;
-    proved_before_ = now_;
+    last = {earlier, now_};
     return true;
   }
 
@@ -116,6 +114,11 @@ class ReplayOrder {
   }
 
  private:
+  struct Pair {
+    NodeIndex earlier = no_node;
+    NodeIndex later = no_node;
+  };
+
   static constexpr std::size_t width = 16;
   // Of each source lane, one past the last node that comes before; 0 where none does.
   using Clock = std::array<NodeIndex, width>;
@@ -124,12 +127,7 @@ class ReplayOrder {
     return (static_cast<std::uint64_t>(a) << 32) | b;
   }
 
-  void follow(NodeIndex from) {
-    const QueueIndex queue = graph_->queue_of(from);
-    NodeIndex& last = known_.at(key(queue_, queue), from);
-    last = std::max(last, from);
-    routes_.add(queue_, now_, queue, from);
-  }
+  void follow(NodeIndex from) { routes_.add(queue_, now_, graph_->queue_of(from), from); }
 
   // Numbers the nodes that others wait for: only their clocks have to be kept.
   void number_snapshots() {
@@ -170,10 +168,8 @@ class ReplayOrder {
   const OpGraph* graph_;
   NodeIndex now_ = no_node;
   QueueIndex queue_ = 0;
-  NodeIndex proved_ = no_node;  // the last pair that was known
-  NodeIndex proved_before_ = no_node;
-  FlatTable<NodeIndex> known_;     // (lane, other lane): the last node of the other that a wait of this one follows
-  FlatTable<NodeIndex> imported_;  // (the caller's queue): up to where it knows what the lane of its exit knew
+  std::array<Pair, 256> proved_{};  // pairs that were known, of late: rows of one op meet the same ops again and again
+  FlatTable<NodeIndex> imported_;   // (the caller's queue): up to where it knows what the lane of its exit knew
   OrderRoutes routes_;
   FlatTable<std::uint32_t> places_;  // (earlier, later): where in kept_
   std::vector<AccessConflict> kept_;

@@ -5,9 +5,11 @@
 
 #pragma once
 
-#include <tide/plan/collective.hpp>  // Collective
-#include <tide/plan/plan.hpp>        // Plan
-#include <tide/plan/violation.hpp>   // Violation
+#include <tide/core/text.hpp>            // printable
+#include <tide/plan/collective.hpp>      // Collective
+#include <tide/plan/detail/op_rows.hpp>  // target_rows
+#include <tide/plan/plan.hpp>            // Plan
+#include <tide/plan/violation.hpp>       // Violation
 
 #include <array>
 #include <span>
@@ -33,6 +35,7 @@ class VerifyReport {
 
   [[nodiscard]] bool full(Law law) const noexcept { return count_[static_cast<std::size_t>(law)] >= most_violations; }
   [[nodiscard]] bool empty() const noexcept { return violations_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return violations_.size(); }
   [[nodiscard]] std::vector<Violation> take() && { return std::move(violations_); }
 
   void add(Law law, std::string text, const Side& first = {}, const Side& second = {}) {
@@ -42,13 +45,33 @@ class VerifyReport {
   }
 
   // An op as a side, without bytes.
-  [[nodiscard]] Side side(std::size_t plan, std::size_t seq, index_t run = 0) const {
+  [[nodiscard]] Side bare(std::size_t plan, std::size_t seq, index_t run = 0) const {
     Side side;
     side.rank = Rank{static_cast<index_t>(plan)};
     side.op = plans_[plan].ops[seq];
     side.lane = LaneIndex{side.op.lane};
     side.seq = static_cast<index_t>(seq);
     side.run = run;
+    return side;
+  }
+
+  // An op as a side, with the bytes that it writes, on the first rank that it writes to; a signal writes its word, and
+  // a wait reads it.  @pre the op has been found to be one that can be (detail/check_ops.hpp)
+  [[nodiscard]] Side side(std::size_t plan, std::size_t seq, index_t run = 0) const {
+    Side side = bare(plan, seq, run);
+    const Op& op = side.op;
+    const MeshShape mesh = collective_->layout.mesh;
+    if (!op.moves()) {
+      const Rank owner = op.kind == OpKind::signal ? Rank{op.peer} : side.rank;
+      side.bytes = {owner, {Space::signals, 0, 0}, op.target_offset, op.target_offset + 8};
+      return side;
+    }
+    const bool own = op.kind == OpKind::cast || op.kind == OpKind::reduce;
+    const Rank owner = own                            ? side.rank
+                       : op.kind == OpKind::multicast ? mesh.rank(mesh.node(side.rank), 0)
+                                                      : Rank{op.peer};
+    const OpRows rows = target_rows(op, *collective_);
+    side.bytes = {owner, op.target, rows.offset, rows.end()};
     return side;
   }
 
@@ -76,7 +99,13 @@ class VerifyReport {
            lane(static_cast<std::size_t>(side.rank.value), side.lane.value) + ", op " + std::to_string(side.seq) +
            " (" + checked_name(side.op.kind) + ")";
   }
-  [[nodiscard]] std::string who(std::size_t plan, std::size_t seq) const { return who(side(plan, seq)); }
+  [[nodiscard]] std::string who(std::size_t plan, std::size_t seq) const { return who(bare(plan, seq)); }
+
+  // The same with what it writes, if it is an op that moves: "rank 1, push 1, op 7 (copy) to slot bytes [0, 512) of 'w'
+  // of rank 2"
+  [[nodiscard]] std::string doing(const Side& side) const {
+    return side.is_op() && side.op.moves() ? who(side) + " to " + what(side.bytes) : who(side);
+  }
 
   // "slot bytes [0, 512) of 'w' of rank 2"
   [[nodiscard]] std::string what(const ByteRange& bytes) const {
@@ -87,9 +116,10 @@ class VerifyReport {
       text += " " + std::to_string(bytes.place.instance);
     }
     text += " bytes [" + std::to_string(bytes.begin) + ", " + std::to_string(bytes.end) + ")";
+    if (bytes.place.space == Space::signals) return text + " of rank " + std::to_string(bytes.rank.value);
     const ParameterIndex parameter{bytes.place.parameter};
     if (parameter.value < collective_->layout.group.size()) {
-      text += " of '" + collective_->layout.group[parameter].name.str() + "'";
+      text += " of '" + printable(collective_->layout.group[parameter].name.str()) + "'";
     }
     return text + " of rank " + std::to_string(bytes.rank.value);
   }
