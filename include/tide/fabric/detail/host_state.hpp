@@ -5,6 +5,7 @@
 #pragma once
 
 #include <tide/fabric/detail/host_wires.hpp>  // HostWires
+#include <tide/fabric/fabric.hpp>             // FabricPort, ArenaPlaces
 #include <tide/fabric/host_options.hpp>       // HostOptions
 
 #include <algorithm>
