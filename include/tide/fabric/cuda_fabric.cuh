@@ -72,6 +72,10 @@ class CudaFabric final : public FabricPort {
   /// @throws the fabric's error when it has failed
   void close();
 
+  /// Which path each transfer of each pipeline takes, for people to read.
+  /// @throws Error (Errc::order) before `init`, when there are no paths yet
+  [[nodiscard]] friend std::string describe(CudaFabric& fabric) { return fabric.describe_paths(); }
+
   /// For measurements: from now on each CTA of a sum or a cast writes into `words` (memory of the device) on which SM
   /// it was and when; null ends it. Word 0 counts them and begins at 0, word 1 is set to how many there is room for,
   /// then come three words of each: the SM, begin and end in nanoseconds of the device's clock.
@@ -127,8 +131,10 @@ class CudaFabric final : public FabricPort {
   void copy(const detail::CudaProgram& program, const detail::CudaVariant& variant, const Op& op, index_t to,
             const Bindings& bindings, cudaStream_t stream) const;
   void enqueue(detail::CudaProgram& program, detail::CudaVariant& variant, const detail::CudaStep& step,
-               const Bindings& bindings, std::uint64_t run, cudaStream_t stream);
+               const detail::CudaBindings& bindings, std::uint64_t run, cudaStream_t stream);
   void record_exit(detail::CudaProgram& program, const Exit& exit, std::uint64_t run, cudaStream_t stream);
+  [[nodiscard]] std::string describe_paths();
+  [[nodiscard]] std::string describe_way(index_t rank) const;
   void run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings, cudaStream_t caller);
   void fail(Errc code, const std::string& text);
   void hear();
@@ -179,5 +185,6 @@ static_assert(Fabric<CudaFabric>);
 
 }  // namespace tide
 
+#include <tide/fabric/detail/cuda_describe.cuh>
 #include <tide/fabric/detail/cuda_fabric_bodies.cuh>
 #include <tide/fabric/detail/cuda_watchdog.cuh>

@@ -5,7 +5,8 @@
 #pragma once
 
 #include <tide/fabric/cuda_fabric.cuh>
-#include <tide/fabric/detail/variants.hpp>  // require_one_handshake, fingerprint_of
+#include <tide/fabric/detail/cuda_range.cuh>  // CudaRange
+#include <tide/fabric/detail/variants.hpp>    // require_one_handshake, fingerprint_of
 
 #include <algorithm>
 #include <thread>
@@ -173,7 +174,10 @@ inline void CudaFabric::load_kernels() {
       for (std::size_t k = 0; k < variant->code.size(); ++k) {
         detail::CudaLaunch nothing;
         nothing.inputs = variant->collective.kernels[k].inputs;
-        detail::check(reinterpret_cast<detail::CudaKernel>(variant->code[k])(nothing, 1, init_stream_), "a kernel");
+        for (const bool bulk : {false, true}) {
+          nothing.bulk = bulk;
+          detail::check(reinterpret_cast<detail::CudaKernel>(variant->code[k])(nothing, 1, init_stream_), "a kernel");
+        }
       }
     }
   }
@@ -317,7 +321,7 @@ inline void CudaFabric::record_exit(detail::CudaProgram& program, const Exit& ex
 }
 
 inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVariant& variant,
-                                const detail::CudaStep& step, const Bindings& bindings, std::uint64_t run,
+                                const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
                                 cudaStream_t stream) {
   const Op& op = variant.plan.ops[step.first];
   const auto word_at = [&](index_t rank, index_t word) {
@@ -330,6 +334,7 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
   const std::uint64_t calls = step.kind == detail::CudaStep::Kind::multicast ? static_cast<std::uint64_t>(mesh_.ranks())
                               : two_calls                                    ? 2
                                                                              : 1;
+  const detail::CudaRange part(detail::name(step.kind), step.first);
   queue_of(stream).admit(stream, calls, [&](detail::CudaQueue::Met met) { poll(program.label, std::move(met)); });
   switch (step.kind) {
     case detail::CudaStep::Kind::copy:
@@ -378,6 +383,7 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
       launch.rows = variant.device_rows + step.first_row;
       launch.row_count = step.row_count;
       launch.tiles = step.tiles;
+      launch.tile_log2 = step.tile_log2;
       launch.source = static_cast<const std::byte*>(cast ? bindings.master : bindings.gradients);
       launch.target = cast ? window_.memory() + bindings.slot_offset : static_cast<std::byte*>(bindings.output);
       launch.inputs = variant.collective.kernels[op.kernel].inputs;
@@ -388,11 +394,14 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
         launch.pieces = locate(program, variant, rank_.value, {Space::inbox, op.extra.instance, 0}, 0, bindings);
         launch.piece_stride = variant.collective.inbox.piece_bytes();
       }
+      launch.bulk = !cast && step.aligned_rows && bindings.aligned_gradients &&
+                    detail::is_bulk_aligned(launch.target) && detail::is_bulk_aligned(launch.pieces) &&
+                    launch.piece_stride % detail::bulk_alignment == 0;
       if (bindings.gradient_table != nullptr) {
         launch.table =
             program.table + static_cast<std::uint64_t>(program.table_entries) * (run % detail::CudaProgram::max_runs);
       }
-      const index_t most = cast ? 256 : variant.collective.ctas;
+      const index_t most = cast ? detail::cast_ctas : variant.collective.ctas;
       const int ctas = static_cast<int>(std::max<index_t>(1, std::min<index_t>(step.tiles, most)));
       detail::check(reinterpret_cast<detail::CudaKernel>(variant.code[op.kernel])(launch, ctas, stream), "a kernel");
       break;
@@ -443,6 +452,7 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
 inline void CudaFabric::run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings,
                             cudaStream_t caller) {
   const std::uint64_t run = program.next_run;
+  const detail::CudaRange operation(program.label.c_str(), run);
   if (run >= detail::CudaProgram::max_runs) {
     const std::uint64_t oldest = run - detail::CudaProgram::max_runs;
     for (const auto& ring : program.exits) {
@@ -459,7 +469,7 @@ inline void CudaFabric::run(detail::CudaProgram& program, detail::CudaVariant& v
   }
   program.last_caller = caller;
   ++program.next_run;
-  Bindings bound = bindings;
+  detail::CudaBindings bound{bindings, detail::is_bulk_aligned(bindings.gradients)};
   if (bindings.gradient_table != nullptr) {
     const std::size_t entries = static_cast<std::size_t>(program.table_entries);
     const std::size_t at = entries * (run % detail::CudaProgram::max_runs);
@@ -467,6 +477,7 @@ inline void CudaFabric::run(detail::CudaProgram& program, detail::CudaVariant& v
     std::copy_n(bindings.gradient_table, entries, table);
     std::replace(table, table + entries, missing_gradient(), static_cast<const void*>(zeros_));
     bound.gradient_table = table;
+    bound.aligned_gradients = std::all_of(table, table + entries, detail::is_bulk_aligned);
     detail::check(cudaMemcpyAsync(program.table + at, table, entries * 8, cudaMemcpyHostToDevice, caller),
                   "cudaMemcpyAsync");
   }
