@@ -61,8 +61,8 @@ class CudaFabric final : public FabricPort {
   /// The user's stream on the fabric's device.
   [[nodiscard]] CudaStream stream(cudaStream_t own) { return {*this, own}; }
 
-  /// Collective: compares what the ranks have reserved and attached, makes the arena and its window, loads every
-  /// kernel.
+  /// Collective: compares what the ranks have reserved and attached, makes the arena and its window, tries the path to
+  /// every rank, loads every kernel.
   /// @throws Error (Errc::mismatch) when ranks differ, (Errc::capacity) when a device has too little memory; the same
   /// on
   ///         every rank
@@ -140,6 +140,8 @@ class CudaFabric final : public FabricPort {
   void hear();
   void meet_to_close();
   void compare_ranks();
+  template <class Meet>
+  void check_paths(const Meet& meet_all);
   void make_zeros();
   void load_kernels();
   void poll(const std::string& what, detail::CudaQueue::Met met);

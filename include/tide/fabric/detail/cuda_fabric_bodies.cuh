@@ -26,6 +26,13 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
   rank_ = Rank{rank};
   mesh_ = {1, ranks};
   const detail::DeviceGuard guard(device_);
+  int has_words = 0;
+  detail::check(cuDeviceGetAttribute(&has_words, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device_),
+                "cuDeviceGetAttribute");
+  if (has_words == 0) {
+    raise(Errc::operation, detail::text({"tide::CudaFabric: a GPU must have 64-bit stream memory operations; GPU ",
+                                         device_, " of rank ", rank, " has none."}));
+  }
   detail::check(cudaStreamCreateWithFlags(&init_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaStreamCreateWithFlags(&rescue_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaMalloc(&meeting_word_, sizeof(int)), "cudaMalloc");
@@ -223,6 +230,7 @@ inline void CudaFabric::init() {
     }
   }
   mail_.open(window_, mail, mesh_.ranks(), rank_.value, init_stream_);
+  check_paths(meet_all);
   for (const auto& program : programs_) {
     detail::check(cudaMemsetAsync(window_.memory() + program->places.signals, 0,
                                   static_cast<std::size_t>(program->words.bytes()), init_stream_),
@@ -236,6 +244,25 @@ inline void CudaFabric::init() {
   static_cast<void>(meet_all(1));  // no rank signals before all words are zero
   phase_ = Phase::running;
   watchdog_ = std::thread([this] { watch(); });
+}
+
+// The small part of tide_doctor: what every rank sends every other on the path of plans arrives as it was sent.
+template <class Meet>
+inline void CudaFabric::check_paths(const Meet& meet_all) {
+  static_cast<void>(meet_all(1));  // every rank has zeroed its letters
+  mail_.send_greetings(init_stream_);
+  static_cast<void>(meet_all(1));
+  const index_t wrong = mail_.wrong_greeting(init_stream_);
+  if (meet_all(wrong < 0 ? 1 : 0)) return;
+  failure_.set(Errc::operation,
+               wrong < 0
+                   ? detail::text({"tide::CudaFabric: what a rank copies to another must arrive as it was sent; it "
+                                   "did not on another rank than ",
+                                   rank_.value, ". tide_doctor says more."})
+                   : detail::text({"tide::CudaFabric: what a rank copies to another must arrive as it was sent; "
+                                   "what rank ",
+                                   wrong, " sent to rank ", rank_.value, " did not. tide_doctor says more."}));
+  failure_.raise_it();
 }
 
 inline void CudaFabric::require_running(const char* call) {
