@@ -5,6 +5,7 @@
 
 #include "../examples/support/args.hpp"
 #include "../examples/support/program.hpp"
+#include "../examples/support/progress.hpp"
 #include "../examples/support/table.hpp"
 
 #include <sys/resource.h>
@@ -123,10 +124,12 @@ int compile_time(const Args& args) {
   const std::int64_t samples = args.number("--samples", 3, 1, 99);
   Table table({"compiler", "file", "wall s", "host code s", "cpu s", "peak MB"});
   bool within = true;
+  const Progress progress;
   for (const std::string& compiler : compilers) {
     if (!is_found(compiler)) throw std::runtime_error("there is no compiler '" + compiler + "'");
     const bool nvcc = std::filesystem::path(compiler).filename() == "nvcc";
     for (const char* file : {"pipelines", "whole_program"}) {
+      progress.say(compiler + ": " + file);
       std::vector<std::string> command{compiler, "-std=c++20", "-O2", "-I", (here.parent_path() / "include").string()};
       for (const char* word : {"-x", nvcc ? "cu" : "c++", "-c", "-o", "/dev/null"}) command.emplace_back(word);
       if (nvcc) command.insert(command.end(), {"--time", phases.string()});
@@ -150,6 +153,7 @@ int compile_time(const Args& args) {
       within = within && (!judged || (cost.host_seconds <= most_seconds && cost.peak_bytes <= most_bytes));
     }
   }
+  progress.clear();
   std::cout << table;
   return within ? right : violated;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: gpu2
+// labels: gpu gpu2
 //
 // The pipelines on GPUs: one rank, and two on two GPUs; every byte against loops on the host.
 
@@ -13,7 +13,8 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
+#include <array>
+#include <barrier>
 #include <string>
 
 namespace {
@@ -114,6 +115,17 @@ std::string gather_steps(int world, Source, CudaOptions options, int steps) {
     if (!fault.empty()) return fault;
   }
   return {};
+}
+
+// Holds whatever it runs on for a while.
+template <class Milliseconds>
+__global__ void hold(Milliseconds duration) {
+  unsigned long long begin = 0;
+  unsigned long long now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - begin < static_cast<unsigned long long>(duration) * 1000000ULL);
 }
 
 template <Buffer B>
@@ -269,6 +281,42 @@ TEST_CASE("CudaFabric: a peer that never comes is a named error within the deadl
   CHECK(error.find("deadline") != std::string::npos);
   CHECK(error.find("gather of 'lonely'") != std::string::npos);
   CHECK(error.find("rank 1") != std::string::npos);
+}
+
+TEST_CASE("CudaFabric: a gather in place finishes while a kernel holds every SM") {
+  if (gpu::devices() < 2) {
+    MESSAGE("skipped: needs two GPUs, since a copy inside one takes SMs");
+    return;
+  }
+  std::array<std::string, 2> wrong;
+  std::barrier meeting(2);
+  CudaCluster cluster({0, 1});
+  cluster.run([&](CudaFabric& fabric) {
+    std::string& text = wrong[static_cast<std::size_t>(fabric.rank().value)];
+    SlotPool<Depth<1>, Layout> slots{fabric};
+    AllGather<Layout, UnicastTransport> gather{fabric, slots};
+    fabric.init();
+    CudaStream stream = fabric.stream();
+    CudaStream other = fabric.stream();
+    int sms = 0;
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, static_cast<int>(fabric.rank().value));
+    hold<int><<<1, 1, 0, other.get()>>>(1);  // loads it
+    other.synchronize();
+    static_cast<void>(gather.own_block(slots.acquire(stream)));
+    meeting.arrive_and_wait();
+    // Two CTAs of 1024 threads take every place for threads that an SM has.
+    hold<int><<<static_cast<unsigned>(2 * sms), 1024, 0, other.get()>>>(1500);
+    const Event held = other.record();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    auto params = gather.enqueue(in_place, stream);
+    params.complete().synchronize();
+    if (held.ready()) text = "the kernel was done before the gather";
+    params.release(stream);
+    held.synchronize();
+    fabric.close();
+  });
+  CHECK(wrong[0] == "");
+  CHECK(wrong[1] == "");
 }
 
 TEST_CASE("CudaFabric: a gradient missing from a table is refused where no zeros were set aside") {

@@ -2,6 +2,8 @@
 // labels: gpu
 // timeout: 300
 // ranks: 1 2 3 4 8
+// sanitize: 1:memcheck 1:racecheck 2:memcheck
+// small: *gathers deliver*,*reduces give*
 //
 // The suites on GPUs, each rank in a process of its own, started by support/ranks; with NCCL 2.32 or newer all of them
 // on one GPU. Cases come in one order on all ranks.
@@ -21,7 +23,7 @@
 
 #include <doctest/doctest.h>
 
-#include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -211,13 +213,16 @@ TEST_CASE("CudaFabric: what one rank refuses is the same error on all, long befo
     check_same_error(
         refused(
             odd,
-            [](tide::CudaFabric& fabric, auto& gather, CudaProcess::Memory& memory, tide::CudaStream& stream) {
+            [n](tide::CudaFabric& fabric, auto& gather, CudaProcess::Memory& memory, tide::CudaStream& stream) {
+              // A rank whose shards are empty may give any memory, so what is wrong is whose they are.
               const tide::ShardsView<fabric_suite::Block, tide::Buffer::shards> view(
-                  memory.data() + 1, gather.pipeline().layout(), fabric.rank());
+                  memory.data() + (n == 1 ? 1 : 0), gather.pipeline().layout(),
+                  tide::Rank{(fabric.rank().value + 1) % n});
               static_cast<void>(gather.pipeline().enqueue(view, stream));
             },
             good),
-        {"shards must be aligned to their elements", "on rank " + std::to_string(odd)});
+        {n == 1 ? "shards must be aligned to their elements" : "shards must be those of the own rank",
+         "on rank " + std::to_string(odd)});
   }
   check_same_error(refused(
                        0,
@@ -265,7 +270,7 @@ TEST_CASE("CudaFabric: base addresses 1 to 15 bytes off are taken or refused by 
       });
       check_no_error(texts);
     } else if (off < 4) {
-      check_same_error(refused(n - 1, call, none), {"shards must be aligned to their elements"});
+      check_same_error(refused(0, call, none), {"shards must be aligned to their elements"});
     }
   }
 }
@@ -300,4 +305,86 @@ TEST_CASE("CudaFabric: can be closed twice, and answers afterwards") {
     }
   }));
   CHECK(wrong == "");
+}
+
+TEST_CASE("CudaFabric: a call that fails half-way fails the fabric on all ranks") {
+  const index_t n = CudaProcess::world();
+  if (n == 1) return;  // nothing is copied
+  const Layout layout = awkward_layout(n);
+  const CollectiveOracle oracle(layout.view());
+  const std::vector<std::string> texts = errors_of(CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
+    tide::SlotPool<tide::Depth<1>, Layout> pool(fabric, layout);
+    GatherRank<CudaProcess, Layout, tide::UnicastTransport> gather(fabric, pool, layout, oracle);
+    CudaProcess::Memory short_memory(fabric, 16);
+    fabric.init();
+    tide::CudaStream stream = fabric.stream();
+    poison_slots<CudaProcess>(pool, stream);
+    gather.step(pool, Source::shards, 1, stream);
+    stream.synchronize();
+    if (fabric.rank().value == 0) {
+      // The driver finds in the middle of the plan that a copy would read beyond what was allocated.
+      const tide::ShardsView<Layout, tide::Buffer::shards> view(short_memory.data(), layout, fabric.rank());
+      const std::string first = text_of([&] { gather.pipeline().enqueue(view, stream).release(stream); });
+      const std::string again = text_of([&] { static_cast<void>(stream.record()); });
+      if (first != again) tide::raise(tide::Errc::operation, "not repeated: " + first + ", then " + again);
+      tide::raise(tide::Errc::operation, first);
+    }
+    gather.pipeline().enqueue(gather.shards(), stream).release(stream);
+    for (int i = 0; i < 1000; ++i) {
+      stream.synchronize();
+      std::this_thread::sleep_for(5ms);
+    }
+  });
+  check_same_error(texts, {"tide::CudaFabric: cudaMemcpy", "failed: invalid argument"});
+}
+
+TEST_CASE("CudaFabric: says which path each transfer takes, an emulated multicast by its name") {
+  const index_t n = CudaProcess::world();
+  const fabric_suite::Block layout({1, n});
+  for (const bool emulates : {false, true}) {
+    std::string said;
+    check_no_error(errors_of(emulates ? CudaProcess{emulated()} : CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
+      tide::SlotPool<tide::Depth<1>, fabric_suite::Block> pool(fabric, layout);
+      std::optional<tide::AllGather<fabric_suite::Block, tide::UnicastTransport>> one;
+      std::optional<tide::AllGather<fabric_suite::Block, tide::MulticastTransport>> all;
+      if (emulates) {
+        all.emplace(fabric, pool, layout, "the block");
+      } else {
+        one.emplace(fabric, pool, layout, "the block");
+      }
+      fabric_suite::Reduce reduce(fabric, layout, "the block");
+      if (text_of([&] { static_cast<void>(describe(fabric)); }).empty()) said = "before init";
+      fabric.init();
+      said += describe(fabric);
+      fabric.close();
+    }));
+    if (CudaProcess::rank() == 0 && n == 2) std::printf("%s", said.c_str());
+    const auto says = [&](const std::string& words) {
+      CHECK_MESSAGE(said.find(words) != std::string::npos, said, " [", words, "]");
+    };
+    says("CudaFabric: rank " + std::to_string(CudaProcess::rank()) + " of " + std::to_string(n) + " on GPU ");
+    says("to rank " + std::to_string(n - 1) + ": ");
+    says("gather of 'the block' (2 parameters), ");
+    says("reduce of 'the block' (2 parameters), from a table:");
+    says(emulates ? "multicast: emulated for tests" : "multicast: none");
+    // One rank has nobody to write to, and the last of eight nothing to write.
+    if (n > 1 && CudaProcess::rank() == 0) CHECK((said.find("(emulated)") != std::string::npos) == emulates);
+  }
+}
+
+// The last: a fabric that nobody closes, with a pipeline and memory, until static objects end. The exit code tells.
+TEST_CASE("CudaFabric: may be left to the end of the process") {
+  const index_t n = CudaProcess::world();
+  static const fabric_suite::Block layout({1, n});
+  static const CollectiveOracle oracle(layout.view());
+  static tide::CudaFabric fabric(CudaProcess::communicators(), CudaProcess{}.options);
+  static tide::SlotPool<tide::Depth<1>, fabric_suite::Block> pool(fabric, layout);
+  static fabric_suite::BlockGather<CudaProcess> gather(fabric, pool, layout, oracle);
+  fabric.init();
+  static tide::CudaStream stream = fabric.stream();
+  poison_slots<CudaProcess>(pool, stream);
+  gather.step(pool, Source::shards, 1, stream);
+  stream.synchronize();
+  CHECK(gather.verdict() == "");
+  static_cast<void>(CudaProcess::everybody(""));  // nobody ends while another is in its gather
 }

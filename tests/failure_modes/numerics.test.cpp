@@ -7,8 +7,11 @@
 
 #include <doctest/doctest.h>
 
+#include <tide/fabric/detail/host_kernels.hpp>
+
 #include "support/collectives.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -45,6 +48,30 @@ std::vector<float> reduce_values(index_t ranks, index_t elements, Element elemen
   for (const std::vector<float>& own : shards) whole.insert(whole.end(), own.begin(), own.end());
   REQUIRE(whole.size() == static_cast<std::size_t>(elements));
   return whole;
+}
+
+/// What is left of squares that are added to minus their rounded values, in loops that a compiler unrolls and joins.
+template <std::size_t Count>
+float left_of_squares(float value) {
+  std::array<float, Count> sums{};
+  std::array<float, Count> output{};
+  for (float& element : output) element = -(1.0F + 0x1p-11F);
+  for (float& sum : sums) sum = value * value;
+  tide::detail::keep_rounded(sums.data());
+  float left = 0;
+  for (std::size_t i = 0; i < Count; ++i) {
+    output[i] += sums[i];
+    left += output[i];
+  }
+  return left;
+}
+
+TEST_CASE("Numerics: a product is rounded before it is added, however far the compiler looks") {
+  // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24: the last bit is lost in fp32, and kept by a fused multiply-add.
+  const volatile float value = 1.0F + 0x1p-12F;
+  CHECK(left_of_squares<1>(value) == 0.0F);
+  CHECK(left_of_squares<3>(value) == 0.0F);
+  CHECK(left_of_squares<8>(value) == 0.0F);
 }
 
 }  // namespace

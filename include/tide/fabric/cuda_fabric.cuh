@@ -61,8 +61,8 @@ class CudaFabric final : public FabricPort {
   /// The user's stream on the fabric's device.
   [[nodiscard]] CudaStream stream(cudaStream_t own) { return {*this, own}; }
 
-  /// Collective: compares what the ranks have reserved and attached, makes the arena and its window, loads every
-  /// kernel.
+  /// Collective: compares what the ranks have reserved and attached, makes the arena and its window, tries the path to
+  /// every rank, loads every kernel.
   /// @throws Error (Errc::mismatch) when ranks differ, (Errc::capacity) when a device has too little memory; the same
   /// on
   ///         every rank
@@ -71,6 +71,10 @@ class CudaFabric final : public FabricPort {
   /// Waits for the work of this rank, meets the others, and gives everything back. May be called again.
   /// @throws the fabric's error when it has failed
   void close();
+
+  /// Which path each transfer of each pipeline takes, for people to read.
+  /// @throws Error (Errc::order) before `init`, when there are no paths yet
+  [[nodiscard]] friend std::string describe(CudaFabric& fabric) { return fabric.describe_paths(); }
 
   /// For measurements: from now on each CTA of a sum or a cast writes into `words` (memory of the device) on which SM
   /// it was and when; null ends it. Word 0 counts them and begins at 0, word 1 is set to how many there is room for,
@@ -127,13 +131,17 @@ class CudaFabric final : public FabricPort {
   void copy(const detail::CudaProgram& program, const detail::CudaVariant& variant, const Op& op, index_t to,
             const Bindings& bindings, cudaStream_t stream) const;
   void enqueue(detail::CudaProgram& program, detail::CudaVariant& variant, const detail::CudaStep& step,
-               const Bindings& bindings, std::uint64_t run, cudaStream_t stream);
+               const detail::CudaBindings& bindings, std::uint64_t run, cudaStream_t stream);
   void record_exit(detail::CudaProgram& program, const Exit& exit, std::uint64_t run, cudaStream_t stream);
+  [[nodiscard]] std::string describe_paths();
+  [[nodiscard]] std::string describe_way(index_t rank) const;
   void run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings, cudaStream_t caller);
   void fail(Errc code, const std::string& text);
   void hear();
   void meet_to_close();
   void compare_ranks();
+  template <class Meet>
+  void check_paths(const Meet& meet_all);
   void make_zeros();
   void load_kernels();
   void poll(const std::string& what, detail::CudaQueue::Met met);
@@ -179,5 +187,6 @@ static_assert(Fabric<CudaFabric>);
 
 }  // namespace tide
 
+#include <tide/fabric/detail/cuda_describe.cuh>
 #include <tide/fabric/detail/cuda_fabric_bodies.cuh>
 #include <tide/fabric/detail/cuda_watchdog.cuh>

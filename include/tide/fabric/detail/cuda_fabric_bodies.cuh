@@ -5,7 +5,8 @@
 #pragma once
 
 #include <tide/fabric/cuda_fabric.cuh>
-#include <tide/fabric/detail/variants.hpp>  // require_one_handshake, fingerprint_of
+#include <tide/fabric/detail/cuda_range.cuh>  // CudaRange
+#include <tide/fabric/detail/variants.hpp>    // require_one_handshake, fingerprint_of
 
 #include <algorithm>
 #include <thread>
@@ -25,6 +26,13 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
   rank_ = Rank{rank};
   mesh_ = {1, ranks};
   const detail::DeviceGuard guard(device_);
+  int has_words = 0;
+  detail::check(cuDeviceGetAttribute(&has_words, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device_),
+                "cuDeviceGetAttribute");
+  if (has_words == 0) {
+    raise(Errc::operation, detail::text({"tide::CudaFabric: a GPU must have 64-bit stream memory operations; GPU ",
+                                         device_, " of rank ", rank, " has none."}));
+  }
   detail::check(cudaStreamCreateWithFlags(&init_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaStreamCreateWithFlags(&rescue_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaMalloc(&meeting_word_, sizeof(int)), "cudaMalloc");
@@ -173,7 +181,10 @@ inline void CudaFabric::load_kernels() {
       for (std::size_t k = 0; k < variant->code.size(); ++k) {
         detail::CudaLaunch nothing;
         nothing.inputs = variant->collective.kernels[k].inputs;
-        detail::check(reinterpret_cast<detail::CudaKernel>(variant->code[k])(nothing, 1, init_stream_), "a kernel");
+        for (const bool bulk : {false, true}) {
+          nothing.bulk = bulk;
+          detail::check(reinterpret_cast<detail::CudaKernel>(variant->code[k])(nothing, 1, init_stream_), "a kernel");
+        }
       }
     }
   }
@@ -219,6 +230,7 @@ inline void CudaFabric::init() {
     }
   }
   mail_.open(window_, mail, mesh_.ranks(), rank_.value, init_stream_);
+  check_paths(meet_all);
   for (const auto& program : programs_) {
     detail::check(cudaMemsetAsync(window_.memory() + program->places.signals, 0,
                                   static_cast<std::size_t>(program->words.bytes()), init_stream_),
@@ -232,6 +244,25 @@ inline void CudaFabric::init() {
   static_cast<void>(meet_all(1));  // no rank signals before all words are zero
   phase_ = Phase::running;
   watchdog_ = std::thread([this] { watch(); });
+}
+
+// The small part of tide_doctor: what every rank sends every other on the path of plans arrives as it was sent.
+template <class Meet>
+inline void CudaFabric::check_paths(const Meet& meet_all) {
+  static_cast<void>(meet_all(1));  // every rank has zeroed its letters
+  mail_.send_greetings(init_stream_);
+  static_cast<void>(meet_all(1));
+  const index_t wrong = mail_.wrong_greeting(init_stream_);
+  if (meet_all(wrong < 0 ? 1 : 0)) return;
+  failure_.set(Errc::operation,
+               wrong < 0
+                   ? detail::text({"tide::CudaFabric: what a rank copies to another must arrive as it was sent; it "
+                                   "did not on another rank than ",
+                                   rank_.value, ". tide_doctor says more."})
+                   : detail::text({"tide::CudaFabric: what a rank copies to another must arrive as it was sent; "
+                                   "what rank ",
+                                   wrong, " sent to rank ", rank_.value, " did not. tide_doctor says more."}));
+  failure_.raise_it();
 }
 
 inline void CudaFabric::require_running(const char* call) {
@@ -317,7 +348,7 @@ inline void CudaFabric::record_exit(detail::CudaProgram& program, const Exit& ex
 }
 
 inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVariant& variant,
-                                const detail::CudaStep& step, const Bindings& bindings, std::uint64_t run,
+                                const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
                                 cudaStream_t stream) {
   const Op& op = variant.plan.ops[step.first];
   const auto word_at = [&](index_t rank, index_t word) {
@@ -330,6 +361,7 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
   const std::uint64_t calls = step.kind == detail::CudaStep::Kind::multicast ? static_cast<std::uint64_t>(mesh_.ranks())
                               : two_calls                                    ? 2
                                                                              : 1;
+  const detail::CudaRange part(detail::name(step.kind), step.first);
   queue_of(stream).admit(stream, calls, [&](detail::CudaQueue::Met met) { poll(program.label, std::move(met)); });
   switch (step.kind) {
     case detail::CudaStep::Kind::copy:
@@ -378,6 +410,7 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
       launch.rows = variant.device_rows + step.first_row;
       launch.row_count = step.row_count;
       launch.tiles = step.tiles;
+      launch.tile_log2 = step.tile_log2;
       launch.source = static_cast<const std::byte*>(cast ? bindings.master : bindings.gradients);
       launch.target = cast ? window_.memory() + bindings.slot_offset : static_cast<std::byte*>(bindings.output);
       launch.inputs = variant.collective.kernels[op.kernel].inputs;
@@ -388,11 +421,14 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
         launch.pieces = locate(program, variant, rank_.value, {Space::inbox, op.extra.instance, 0}, 0, bindings);
         launch.piece_stride = variant.collective.inbox.piece_bytes();
       }
+      launch.bulk = !cast && step.aligned_rows && bindings.aligned_gradients &&
+                    detail::is_bulk_aligned(launch.target) && detail::is_bulk_aligned(launch.pieces) &&
+                    launch.piece_stride % detail::bulk_alignment == 0;
       if (bindings.gradient_table != nullptr) {
         launch.table =
             program.table + static_cast<std::uint64_t>(program.table_entries) * (run % detail::CudaProgram::max_runs);
       }
-      const index_t most = cast ? 256 : variant.collective.ctas;
+      const index_t most = cast ? detail::cast_ctas : variant.collective.ctas;
       const int ctas = static_cast<int>(std::max<index_t>(1, std::min<index_t>(step.tiles, most)));
       detail::check(reinterpret_cast<detail::CudaKernel>(variant.code[op.kernel])(launch, ctas, stream), "a kernel");
       break;
@@ -443,6 +479,7 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
 inline void CudaFabric::run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings,
                             cudaStream_t caller) {
   const std::uint64_t run = program.next_run;
+  const detail::CudaRange operation(program.label.c_str(), run);
   if (run >= detail::CudaProgram::max_runs) {
     const std::uint64_t oldest = run - detail::CudaProgram::max_runs;
     for (const auto& ring : program.exits) {
@@ -459,7 +496,7 @@ inline void CudaFabric::run(detail::CudaProgram& program, detail::CudaVariant& v
   }
   program.last_caller = caller;
   ++program.next_run;
-  Bindings bound = bindings;
+  detail::CudaBindings bound{bindings, detail::is_bulk_aligned(bindings.gradients)};
   if (bindings.gradient_table != nullptr) {
     const std::size_t entries = static_cast<std::size_t>(program.table_entries);
     const std::size_t at = entries * (run % detail::CudaProgram::max_runs);
@@ -467,6 +504,7 @@ inline void CudaFabric::run(detail::CudaProgram& program, detail::CudaVariant& v
     std::copy_n(bindings.gradient_table, entries, table);
     std::replace(table, table + entries, missing_gradient(), static_cast<const void*>(zeros_));
     bound.gradient_table = table;
+    bound.aligned_gradients = std::all_of(table, table + entries, detail::is_bulk_aligned);
     detail::check(cudaMemcpyAsync(program.table + at, table, entries * 8, cudaMemcpyHostToDevice, caller),
                   "cudaMemcpyAsync");
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of CudaFabric: casts, and sums along the tree of reduce/tree.hpp.
+// The kernels of CudaFabric: casts, and sums along the tree of reduce/tree.hpp; those of aligned inputs are in
+// cuda_bulk_sum.cuh.
 //
-// A launch works off a table of rows, cut into tiles of 16384 elements. A lane takes 4 elements at a time: 8 bytes of
-// each bf16 input, 16 bytes of output, so that each warp writes whole contiguous 512-byte lines; wider or strided
-// stores cost up to twice the SM time (docs/decisions, "The sum kernel"). Every operation rounds on its own: products
-// and sums are the _rn intrinsics, which nvcc never fuses.
+// A launch works off a table of rows, cut into tiles: of 16384 elements, or more where that leaves enough for every
+// CTA, since what a CTA does once in a tile takes issue slots of all its warps. A lane takes 4 elements at a time: 8
+// bytes of each bf16 input, 16 bytes of output, so that each warp writes whole contiguous 512-byte lines; wider or
+// strided stores cost up to twice the SM time (docs/decisions, "The sum kernel"). Every operation rounds on its own:
+// products and sums are the _rn intrinsics, which nvcc never fuses.
 
 #pragma once
 
@@ -30,7 +32,9 @@ struct CudaRow {
 };
 static_assert(std::is_trivially_copyable_v<CudaRow>);
 
-inline constexpr std::int64_t cuda_tile = 16384;
+// Elements of a tile: a power of two.
+inline constexpr int smallest_tile_log2 = 14;
+inline constexpr int largest_tile_log2 = 17;
 inline constexpr int cuda_threads = 1024;
 
 // What a launch needs: the rows of one stretch of ops, and what their spaces are bound to in this run.
@@ -38,6 +42,7 @@ struct CudaLaunch {
   const CudaRow* rows = nullptr;
   int row_count = 0;
   std::int64_t tiles = 0;
+  int tile_log2 = smallest_tile_log2;
   const std::byte* source = nullptr;   // masters or gradients
   const void* const* table = nullptr;  // of gradients: a pointer per parameter instead of `source`
   const std::byte* pieces = nullptr;
@@ -46,9 +51,14 @@ struct CudaLaunch {
   int position = 0;
   std::byte* target = nullptr;
   float scale = 1.0F;
+  bool bulk = false;                   // all of it is aligned to 16 bytes
   std::uint64_t* residency = nullptr;  // for measurements: see Residency
 };
 static_assert(std::is_trivially_copyable_v<CudaLaunch>);
+
+[[nodiscard]] TIDE_HOST_DEVICE constexpr std::int64_t tiles_of(std::int64_t elements, int tile_log2) noexcept {
+  return (elements + (std::int64_t{1} << tile_log2) - 1) >> tile_log2;
+}
 
 using CudaKernel = cudaError_t (*)(const CudaLaunch& launch, int ctas, cudaStream_t stream);
 
@@ -105,7 +115,7 @@ struct RowCursor {
   __device__ void seek(const CudaLaunch& launch, std::int64_t tile) {
     if (tile < end) return;
     row = launch.rows[row_of(launch, tile)];
-    end = row.first_tile + ceil_div(row.elements, cuda_tile);
+    end = row.first_tile + tiles_of(row.elements, launch.tile_log2);
   }
 };
 
@@ -200,9 +210,9 @@ __device__ inline void store4(float* to, const float (&sums)[4], float scale) {
   __stcs(reinterpret_cast<float4*>(to), after);
 }
 
-template <class In, int N, bool Accumulate>
-TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunch launch) {
-  const Residency residency(launch.residency);
+// Works off the rows of a launch, with plain loads.
+template <class In, int N, bool Accumulate, int Threads>
+__device__ inline void sum_rows(const CudaLaunch& launch) {
   RowCursor cursor;
   for (std::int64_t tile = blockIdx.x; tile < launch.tiles; tile += gridDim.x) {
     cursor.seek(launch, tile);
@@ -212,8 +222,9 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
                      launch.pieces + row.piece * static_cast<std::int64_t>(sizeof(In)), launch.piece_stride,
                      launch.position};
     float* out = reinterpret_cast<float*>(launch.target) + row.target;
-    const std::int64_t begin = (tile - row.first_tile) * cuda_tile;
-    const std::int64_t end = begin + cuda_tile < row.elements ? begin + cuda_tile : row.elements;
+    const std::int64_t begin = (tile - row.first_tile) << launch.tile_log2;
+    const std::int64_t tile_end = begin + (std::int64_t{1} << launch.tile_log2);
+    const std::int64_t end = tile_end < row.elements ? tile_end : row.elements;
     const int inputs = N > 0 ? N : launch.inputs;
     bool wide = aligned4(out) && aligned4(in.own);
     if (inputs > 1)
@@ -222,27 +233,27 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
     if constexpr (N > 0) {
       // Loads of several vectors are in flight before the first store: the compiler may not move a load over a store.
       constexpr int flight = N * sizeof(In) <= 4 ? 4 : N * sizeof(In) <= 16 ? 2 : 1;
-      for (std::int64_t v = threadIdx.x; v < vectors; v += flight * cuda_threads) {
+      for (std::int64_t v = threadIdx.x; v < vectors; v += flight * Threads) {
         Four<In> loaded[flight][N];
 #pragma unroll
         for (int u = 0; u < flight; ++u) {
-          if (v + u * cuda_threads >= vectors) break;
+          if (v + u * Threads >= vectors) break;
 #pragma unroll
-          for (int i = 0; i < N; ++i) loaded[u][i] = load4(in.at(i) + begin + 4 * (v + u * cuda_threads));
+          for (int i = 0; i < N; ++i) loaded[u][i] = load4(in.at(i) + begin + 4 * (v + u * Threads));
         }
 #pragma unroll
         for (int u = 0; u < flight; ++u) {
-          if (v + u * cuda_threads >= vectors) break;
+          if (v + u * Threads >= vectors) break;
           float sums[4];
 #pragma unroll
           for (int k = 0; k < 4; ++k) {
             sums[k] = unrolled_tree<0, N>([&](int i) { return convert<float>(loaded[u][i].value[k]); });
           }
-          store4<Accumulate>(out + begin + 4 * (v + u * cuda_threads), sums, launch.scale);
+          store4<Accumulate>(out + begin + 4 * (v + u * Threads), sums, launch.scale);
         }
       }
     } else {
-      for (std::int64_t v = threadIdx.x; v < vectors; v += cuda_threads) {
+      for (std::int64_t v = threadIdx.x; v < vectors; v += Threads) {
         const std::int64_t e = begin + 4 * v;
         float sums[4];
 #pragma unroll
@@ -252,11 +263,17 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
         store4<Accumulate>(out + e, sums, launch.scale);
       }
     }
-    for (std::int64_t e = begin + 4 * vectors + threadIdx.x; e < end; e += cuda_threads) {
+    for (std::int64_t e = begin + 4 * vectors + threadIdx.x; e < end; e += Threads) {
       const float sum = device_tree<N>(inputs, [&](int i) { return convert<float>(in.at(i)[e]); });
       out[e] = finish_sum<Accumulate>(sum, launch.scale, Accumulate ? out[e] : 0.0F);
     }
   }
+}
+
+template <class In, int N, bool Accumulate>
+TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunch launch) {
+  const Residency residency(launch.residency);
+  sum_rows<In, N, Accumulate, cuda_threads>(launch);
   residency.end(launch.residency);
 }
 
@@ -269,8 +286,9 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) cast_kernel(CudaLaun
     const CudaRow& row = cursor.row;
     const float* in = reinterpret_cast<const float*>(launch.source) + row.source;
     To* out = reinterpret_cast<To*>(launch.target) + row.target;
-    const std::int64_t begin = (tile - row.first_tile) * cuda_tile;
-    const std::int64_t end = begin + cuda_tile < row.elements ? begin + cuda_tile : row.elements;
+    const std::int64_t begin = (tile - row.first_tile) << launch.tile_log2;
+    const std::int64_t tile_end = begin + (std::int64_t{1} << launch.tile_log2);
+    const std::int64_t end = tile_end < row.elements ? tile_end : row.elements;
     const std::int64_t vectors = aligned4(in) && aligned4(out) ? (end - begin) / 4 : 0;
     for (std::int64_t v = threadIdx.x; v < vectors; v += cuda_threads) {
       const std::int64_t e = begin + 4 * v;
@@ -286,50 +304,24 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) cast_kernel(CudaLaun
 }
 
 // Starts a kernel; what it returns is of this launch alone, not what an earlier call of the thread left behind.
-inline cudaError_t start_kernel(void (*kernel)(CudaLaunch), const CudaLaunch& launch, int ctas, cudaStream_t stream) {
+inline cudaError_t start_kernel(void (*kernel)(CudaLaunch), const CudaLaunch& launch, int ctas, int threads,
+                                int shared_bytes, cudaStream_t stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(ctas));
-  config.blockDim = dim3(cuda_threads);
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
   return cudaLaunchKernelEx(&config, kernel, launch);
 }
 
 template <class In, int N, bool Accumulate>
 TIDE_HIDDEN cudaError_t launch_sum_of(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
-  return start_kernel(&sum_kernel<In, N, Accumulate>, launch, ctas, stream);
-}
-
-// Worlds up to 8 get a tree of their own; larger ones walk it.
-template <class In, bool Accumulate>
-TIDE_HIDDEN cudaError_t launch_sum(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
-  switch (launch.inputs) {
-    case 1:
-      return launch_sum_of<In, 1, Accumulate>(launch, ctas, stream);
-    case 2:
-      return launch_sum_of<In, 2, Accumulate>(launch, ctas, stream);
-    case 3:
-      return launch_sum_of<In, 3, Accumulate>(launch, ctas, stream);
-    case 4:
-      return launch_sum_of<In, 4, Accumulate>(launch, ctas, stream);
-    case 8:
-      return launch_sum_of<In, 8, Accumulate>(launch, ctas, stream);
-    default:
-      return launch_sum_of<In, 0, Accumulate>(launch, ctas, stream);
-  }
+  return start_kernel(&sum_kernel<In, N, Accumulate>, launch, ctas, cuda_threads, 0, stream);
 }
 
 template <class To>
 TIDE_HIDDEN cudaError_t launch_cast(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
-  return start_kernel(&cast_kernel<To>, launch, ctas, stream);
-}
-
-template <Kernel::Kind Kind, Element E, Finish End>
-[[nodiscard]] KernelCode cuda_kernel() noexcept {
-  if constexpr (Kind == Kernel::Kind::cast) {
-    return reinterpret_cast<KernelCode>(&launch_cast<type_of_t<E>>);
-  } else {
-    return reinterpret_cast<KernelCode>(&launch_sum<type_of_t<E>, End == Finish::accumulate>);
-  }
+  return start_kernel(&cast_kernel<To>, launch, ctas, cuda_threads, 0, stream);
 }
 
 }  // namespace tide::detail

@@ -51,6 +51,38 @@ class CudaMail {
   }
   [[nodiscard]] bool is_open() const noexcept { return seen_ != nullptr; }
 
+  // Sends every rank a letter whose bytes name both of them, on the path of everything else.
+  void send_greetings(cudaStream_t stream) {
+    for (index_t to = 0; to < ranks_; ++to) {
+      greet(own_letter(), own_, to);
+      const std::size_t at = static_cast<std::size_t>(own_) * sizeof(CudaLetter);
+      std::byte* own = letters(own_) + static_cast<std::size_t>(own_) * sizeof(CudaLetter);
+      check(cudaMemcpyAsync(own, &own_letter(), sizeof(CudaLetter), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+      if (to != own_) {
+        check(cudaMemcpyAsync(letters(to) + at, own, sizeof(CudaLetter), cudaMemcpyDeviceToDevice, stream),
+              "cudaMemcpyAsync");
+      }
+      check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    }
+  }
+
+  // The first rank whose greeting did not arrive as it was sent; -1 if all did. Takes the letters away.
+  // @pre all ranks have sent theirs
+  [[nodiscard]] index_t wrong_greeting(cudaStream_t stream) {
+    ask(stream);
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    index_t wrong = -1;
+    for (index_t r = ranks_; r-- > 0;) {
+      CudaLetter expected{};
+      greet(expected, r, own_);
+      if (r != own_ && std::memcmp(&expected, &seen_[r], sizeof expected) != 0) wrong = r;
+    }
+    const auto count = static_cast<std::size_t>(ranks_);
+    std::memset(seen_, 0, (count + 1) * sizeof(CudaLetter));
+    check(cudaMemsetAsync(letters(own_), 0, count * sizeof(CudaLetter), stream), "cudaMemsetAsync");
+    return wrong;
+  }
+
   // Tells every other rank of an error. Raises nothing: it is sent because something failed.
   void send_error(Errc code, const std::string& words, cudaStream_t stream) noexcept {
     CudaLetter& letter = own_letter();
@@ -95,6 +127,13 @@ class CudaMail {
   }
 
  private:
+  static void greet(CudaLetter& letter, index_t from, index_t to) noexcept {
+    auto* bytes = reinterpret_cast<unsigned char*>(&letter);
+    for (std::size_t i = 0; i < sizeof letter; ++i) {
+      bytes[i] = static_cast<unsigned char>(i * 7 + static_cast<std::size_t>(from) * 31 + static_cast<std::size_t>(to));
+    }
+  }
+
   // Behind those that are read: what is sent.
   [[nodiscard]] CudaLetter& own_letter() const noexcept { return seen_[ranks_]; }
   [[nodiscard]] std::byte* letters(index_t rank) const noexcept { return window_->peer(rank, own_) + offset_; }

@@ -4,10 +4,11 @@
 
 #pragma once
 
-#include <tide/fabric/detail/cuda_check.cuh>    // CudaEvent
-#include <tide/fabric/detail/cuda_kernels.cuh>  // CudaRow, CudaLaunch
-#include <tide/fabric/detail/zeros.hpp>         // largest_gradient_bytes
-#include <tide/fabric/fabric.hpp>               // PlanVariant
+#include <tide/fabric/detail/cuda_bulk_sum.cuh>  // bulk_alignment
+#include <tide/fabric/detail/cuda_check.cuh>     // CudaEvent
+#include <tide/fabric/detail/cuda_kernels.cuh>   // CudaRow, CudaLaunch
+#include <tide/fabric/detail/zeros.hpp>          // largest_gradient_bytes
+#include <tide/fabric/fabric.hpp>                // PlanVariant
 
 #include <array>
 #include <atomic>
@@ -29,8 +30,50 @@ struct CudaStep {
   std::size_t first_row = 0;  // of sum and cast
   std::int32_t row_count = 0;
   std::int64_t tiles = 0;
+  int tile_log2 = smallest_tile_log2;
+  bool aligned_rows = true;           // of a sum: every row, in each of its buffers, to 16 bytes
   std::vector<std::int32_t> exits{};  // that come after it
 };
+
+[[nodiscard]] constexpr const char* name(CudaStep::Kind kind) noexcept {
+  switch (kind) {
+    case CudaStep::Kind::copy:
+      return "copy";
+    case CudaStep::Kind::multicast:
+      return "multicast";
+    case CudaStep::Kind::signal_peer:
+      return "signal to a rank";
+    case CudaStep::Kind::signal_own:
+      return "signal to a lane";
+    case CudaStep::Kind::wait_peers:
+      return "wait for ranks";
+    case CudaStep::Kind::wait_own:
+      return "wait for a lane";
+    case CudaStep::Kind::sum:
+      return "sum";
+    case CudaStep::Kind::cast:
+      return "cast";
+  }
+  return "";
+}
+
+// What a run binds, and whether all gradients lie where bulk loads can read them.
+struct CudaBindings : Bindings {
+  bool aligned_gradients = true;
+};
+
+[[nodiscard]] inline bool is_bulk_aligned(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bulk_alignment == 0;
+}
+
+inline constexpr index_t cast_ctas = 256;
+
+// The largest tiles of which every CTA gets eight.
+[[nodiscard]] constexpr int tile_log2_for(index_t elements, index_t ctas) noexcept {
+  int log2 = smallest_tile_log2;
+  while (log2 < largest_tile_log2 && elements >> (log2 + 1) >= 8 * ctas) ++log2;
+  return log2;
+}
 
 class CudaVariant {
  public:
@@ -144,6 +187,9 @@ class CudaVariant {
     const auto out = static_cast<index_t>(size_bytes(kernel.output));
     step.kind = cast ? CudaStep::Kind::cast : CudaStep::Kind::sum;
     step.first_row = rows.size();
+    index_t elements = 0;
+    for (std::size_t i = step.first; i < step.last; ++i) elements += plan.ops[i].rows * (plan.ops[i].width / in);
+    step.tile_log2 = tile_log2_for(elements, cast ? cast_ctas : collective.ctas);
     for (std::size_t i = step.first; i < step.last; ++i) {
       const Op& op = plan.ops[i];
       const bool table = !cast && collective.gradients == GradientSource::table;
@@ -156,8 +202,10 @@ class CudaVariant {
         row.parameter = op.source.parameter;
         if (!cast)
           row.piece = (op.extra_offset + r * (index_t{op.target_pitch} / 4) * collective.inbox.element_bytes) / in;
+        step.aligned_rows = step.aligned_rows && row.source * in % bulk_alignment == 0 &&
+                            row.piece * in % bulk_alignment == 0 && row.target * out % bulk_alignment == 0;
         row.first_tile = step.tiles;
-        step.tiles += ceil_div(row.elements, cuda_tile);
+        step.tiles += tiles_of(row.elements, step.tile_log2);
         rows.push_back(row);
       }
     }

@@ -28,14 +28,14 @@ inline constexpr std::size_t max_family_period = 32;
   return block;
 }
 
-[[nodiscard]] constexpr std::vector<Block> merge_neighbours(const std::vector<Block>& blocks) {
-  std::vector<Block> merged;
-  merged.reserve(blocks.size());
+// Plans are written from millions of short lists: these are merged where they are.
+[[nodiscard]] constexpr std::vector<Block> merge_neighbours(std::vector<Block> blocks) {
+  std::size_t merged = 0;
   for (const Block& original : blocks) {
     const Block block = flattened(original);
     if (block.target_bytes() == 0) continue;
-    if (!merged.empty()) {
-      Block& last = merged.back();
+    if (merged > 0) {
+      Block& last = blocks[merged - 1];
       if (last.rows == 1 && block.rows == 1 && last.kind == block.kind &&
           last.source + last.source_width == block.source && last.target + last.target_width == block.target) {
         last.source_width += block.source_width;
@@ -44,9 +44,10 @@ inline constexpr std::size_t max_family_period = 32;
         continue;
       }
     }
-    merged.push_back(block);
+    blocks[merged++] = block;
   }
-  return merged;
+  blocks.resize(merged);
+  return blocks;
 }
 
 // How many blocks, from `first` on in steps of `period`, are equal runs at equal distances on both sides.
@@ -71,7 +72,8 @@ inline constexpr std::size_t max_family_period = 32;
   return length;
 }
 
-[[nodiscard]] constexpr std::vector<Block> merge_families(const std::vector<Block>& blocks) {
+[[nodiscard]] constexpr std::vector<Block> merge_families(std::vector<Block> blocks) {
+  if (blocks.size() < 2) return blocks;
   std::vector<Block> merged;
   std::vector<char> taken(blocks.size(), 0);
   for (std::size_t i = 0; i < blocks.size(); ++i) {

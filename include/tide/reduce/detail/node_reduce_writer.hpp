@@ -147,11 +147,16 @@ class NodeReduceWriter {
     const index_t piece = (local_ < mesh_.local(rail.peer) ? local_ : local_ - 1) * inbox.piece_bytes();
     const RailChunk& chunk = rail.chunks[static_cast<std::size_t>(c)];
     std::vector<Block> blocks;
+    blocks.reserve(chunk.owners.size());
     for (index_t owner = 0; owner < mesh_.nodes; ++owner) {
-      std::vector<Block> part = chunk.owners[static_cast<std::size_t>(owner)].blocks;
-      if (!one_size_) part = merge(part);  // rows one by one: elements of unlike size must not merge
-      retarget(part, inbox.element_bytes, addresses_.piece(c, owner).offset + piece);
-      blocks.insert(blocks.end(), part.begin(), part.end());
+      const std::vector<Block>& own = chunk.owners[static_cast<std::size_t>(owner)].blocks;
+      const std::size_t first = blocks.size();
+      if (one_size_) {
+        blocks.insert(blocks.end(), own.begin(), own.end());
+      } else {  // rows one by one: elements of unlike size must not merge
+        for (const Block& row : merge(own)) blocks.push_back(row);
+      }
+      retarget(std::span(blocks).subspan(first), inbox.element_bytes, addresses_.piece(c, owner).offset + piece);
     }
     const index_t place = addresses_.piece(c, 0).place.instance;
     for (const Block& block : merge(blocks)) {

@@ -13,6 +13,7 @@
 #include <tide/reduce/detail/chunks.hpp>  // append_ranges
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace tide::detail {
@@ -61,7 +62,7 @@ struct RailChunk {
 }
 
 // Blocks whose targets are f32 in a chunk, with targets where elements are `element_bytes` apart, from `start` on.
-constexpr void retarget(std::vector<Block>& blocks, index_t element_bytes, index_t start) {
+constexpr void retarget(std::span<Block> blocks, index_t element_bytes, index_t start) {
   for (Block& block : blocks) {
     block.target = start + block.target / 4 * element_bytes;
     block.target_pitch = block.target_pitch / 4 * element_bytes;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a CudaFabric says of itself: which path each transfer takes.
+//
+//   CudaFabric: rank 0 of 2 on GPU 0, NCCL 2.32.3
+//   to rank 1: GPU 1, copies by copy engines; 8-byte copies as signals
+//   gather of 'q_proj.weight' (9 parameters), from shards:
+//     to the own rank: 4 copies of 855654400 bytes
+//     to rank 1: 4 copies of 855654400 bytes
+//
+// Test: tests/fabric/cuda_ranks.test.cu
+
+#pragma once
+
+#include <tide/fabric/cuda_fabric.cuh>
+#include <tide/plan/collective.hpp>  // name
+
+#include <string>
+#include <vector>
+
+namespace tide {
+
+// How what goes to a rank goes there.
+inline std::string CudaFabric::describe_way(index_t rank) const {
+  cudaPointerAttributes attributes{};
+  detail::check(cudaPointerGetAttributes(&attributes, window_.peer(rank, rank_.value)), "cudaPointerGetAttributes");
+  if (rank == rank_.value) return "the same GPU: copies take SMs for a moment";
+  if (attributes.device == device_) {
+    return "shares GPU " + std::to_string(device_) + ": copies inside a GPU take SMs; 8-byte copies as signals";
+  }
+  return "GPU " + std::to_string(attributes.device) + ": copies by copy engines, no SM; 8-byte copies as signals";
+}
+
+inline std::string CudaFabric::describe_paths() {
+  require_running("describe");
+  const detail::DeviceGuard guard(device_);
+  int nccl = 0;
+  detail::check(ncclGetVersion(&nccl), "ncclGetVersion");
+  std::string out = detail::text({"CudaFabric: rank ", rank_.value, " of ", mesh_.ranks(), " on GPU ", device_,
+                                  ", NCCL ", detail::nccl_version_text(nccl), "\n"});
+  for (index_t r = 0; r < mesh_.ranks(); ++r) out += detail::text({"to rank ", r, ": ", describe_way(r), "\n"});
+  out += options_.multicast == CudaMulticast::emulated
+             ? "multicast: emulated for tests, as one copy per rank; nothing but this option chooses it\n"
+             : "multicast: none; a policy that asks for it is refused\n";
+  for (const auto& program : programs_) {
+    for (const auto& variant : program->variants) {
+      const Collective& collective = variant->collective;
+      const bool gathers = collective.operation == Operation::gather;
+      out += program->label + ", " +
+             (gathers ? std::string(tide::name(collective.own))
+                      : std::string(collective.gradients == GradientSource::table ? "from a table" : "from storage")) +
+             ":\n";
+      std::vector<index_t> copies(static_cast<std::size_t>(mesh_.ranks()));
+      std::vector<index_t> bytes(copies.size());
+      index_t multicasts = 0;
+      index_t multicast_bytes = 0;
+      index_t launches[2] = {0, 0};
+      index_t tiles[2] = {0, 0};
+      for (const detail::CudaStep& step : variant->steps) {
+        const Op& op = variant->plan.ops[step.first];
+        const index_t size = index_t{op.width} * op.rows;
+        if (step.kind == detail::CudaStep::Kind::copy) {
+          ++copies[static_cast<std::size_t>(op.peer)];
+          bytes[static_cast<std::size_t>(op.peer)] += size;
+        } else if (step.kind == detail::CudaStep::Kind::multicast) {
+          ++multicasts;
+          multicast_bytes += size;
+        } else if (step.kind == detail::CudaStep::Kind::sum || step.kind == detail::CudaStep::Kind::cast) {
+          const int which = step.kind == detail::CudaStep::Kind::sum ? 0 : 1;
+          ++launches[which];
+          tiles[which] += step.tiles;
+        }
+      }
+      for (std::size_t r = 0; r < copies.size(); ++r) {
+        if (copies[r] > 0) out += detail::text({"  to rank ", r, ": ", copies[r], " copies, ", bytes[r], " bytes\n"});
+      }
+      if (multicasts > 0) {
+        out += detail::text({"  to all ranks: ", multicasts, " multicast writes, each as ", mesh_.ranks(),
+                             " copies (emulated), ", multicast_bytes, " bytes\n"});
+      }
+      if (launches[1] > 0) out += detail::text({"  casts into the own slot: ", launches[1], " launches\n"});
+      if (launches[0] > 0) {
+        out += detail::text({"  sums: ", launches[0], " launches of at most ", collective.ctas, " CTAs, ", tiles[0],
+                             " tiles; by bulk loads where all is aligned to 16 bytes\n"});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace tide
