@@ -51,12 +51,12 @@ TEST_CASE("write_trace: a process per rank, a thread per lane, an event per time
   CHECK(ops == times.size());
 }
 
-TEST_CASE("write_trace: names come through as they are, whatever is in them") {
+TEST_CASE("write_trace: names come through, control characters as they are printed") {
   constexpr auto group = tide::group(tide::param<tide::bf16>("a\"b\\c\n\x01 é", {4}));
   const Planned gather = tide_test::planned_gather(group.view(), 2);
   const nlohmann::json trace = traced(gather, {{0, 0, 2, 0, 1}});
   CHECK(trace.at("traceEvents").back().at("name").get<std::string>() ==
-        "copy shards[0 +4] -> rank 0 slot[0]  'a\"b\\c\n\x01 é'");
+        "copy shards[0 +4] -> rank 0 slot[0]  'a\"b\\c\\x0a\\x01 é'");
 }
 
 TEST_CASE("write_trace: a trace without times is one, and odd times are numbers") {
