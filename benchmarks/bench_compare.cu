@@ -8,14 +8,13 @@
 
 #include "../examples/support/program.hpp"
 #include "support/bar_chart.hpp"
+#include "support/described_run.cuh"
 #include "support/group_bench.cuh"
 
 #include <tide/fabric/cuda_cluster.cuh>
 #include <tide/models/registry.hpp>
-#include <tide/version.hpp>
 
 #include <cstdlib>
-#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -249,49 +248,6 @@ class Supervisor {
   std::thread thread_;
 };
 
-std::string version_text(int code, int thousand) {
-  return std::to_string(code / thousand) + "." + std::to_string(code % thousand / (thousand / 100));
-}
-
-// "2.28.9"
-std::string nccl_text(int code) {
-  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
-}
-
-void describe_machine(Report& report) {
-  cudaDeviceProp device{};
-  must(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
-  report.machine = "2 x " + std::string(device.name);
-  int driver = 0;
-  int runtime = 0;
-  int nccl = 0;
-  must(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  must(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  must(ncclGetVersion(&nccl), "ncclGetVersion");
-  report.versions["tide"] = std::to_string(tide::version.major) + "." + std::to_string(tide::version.minor) + "." +
-                            std::to_string(tide::version.patch);
-  std::ifstream module_version("/sys/module/nvidia/version");
-  std::string text;
-  if (module_version >> text) report.versions["driver"] = text;
-  report.versions["cuda_driver"] = version_text(driver, 1000);
-  report.versions["cuda_runtime"] = version_text(runtime, 1000);
-  report.versions["nccl"] = nccl_text(nccl);
-  report.versions["nccl_header"] = nccl_text(NCCL_VERSION_CODE);
-  for (const char* name : {"NCCL_NVLS_ENABLE", "CUDA_DEVICE_MAX_CONNECTIONS"}) {
-    const char* value = std::getenv(name);
-    report.versions[name] = value != nullptr ? value : "";
-  }
-}
-
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
 std::string label_of(const Row& row) {
   std::string label = row.path;
   for (const std::string* part : {&row.source, &row.own, &row.policy}) {
@@ -373,9 +329,7 @@ int run(int argc, char** argv) {
   if (options.json && !std::ofstream(*options.json, std::ios::app))
     throw std::runtime_error("cannot write " + *options.json);
   Report report;
-  for (int i = 0; i < argc; ++i) report.command += (i > 0 ? " " : "") + std::string(argv[i]);
-  report.date = now_text();
-  describe_machine(report);
+  describe_run(report, argc, argv, 2);
   std::string failed;
   Meeting meeting(2);
   {

@@ -3,6 +3,10 @@
 // enqueue: what the host pays for a gather and a reduce-scatter of a Llama-3.1-70B block on all GPUs of this machine,
 // and for each driver call that they are made of. Median over steps, in microseconds, of the slowest rank.
 
+#include "../examples/support/files.hpp"
+#include "../examples/support/program.hpp"
+#include "support/described_run.cuh"
+
 #include <tide/fabric/cuda_cluster.cuh>
 #include <tide/pipeline/all_gather.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
@@ -199,14 +203,44 @@ std::vector<Line> collectives(int devices) {
   return slowest;
 }
 
-}  // namespace
+constexpr const char* usage =
+    R"(enqueue [--json FILE]
 
-int main() {
+Times what the host pays for a gather and a reduce-scatter of a Llama-3.1-70B block on all GPUs of this machine, and for
+the driver calls that they are made of.
+
+  --json FILE  writes what was measured
+)";
+
+int run(int argc, char** argv) {
+  const tide_example::Args args(argc, argv, {{"--json", tide_example::Args::value}});
   int devices = 0;
   tide::detail::check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
-  std::printf("on %d GPUs, host microseconds a call, median\n", devices);
-  for (const Line& line : collectives(devices)) std::printf("%8.1f  %s\n", line.microseconds, line.what.c_str());
-  std::printf("driver calls behind an unmet wait\n");
-  for (const Line& line : driver_calls(devices)) std::printf("%8.2f  %s\n", line.microseconds, line.what.c_str());
+  tide_benchmark::Report report;
+  tide_benchmark::describe_run(report, argc, argv, devices);
+  const auto add = [&](const std::string& operation, const std::vector<Line>& lines) {
+    std::printf("%s\n", operation.c_str());
+    for (const Line& line : lines) {
+      std::printf("%8.2f  %s\n", line.microseconds, line.what.c_str());
+      tide_benchmark::Row row{};
+      row.operation = operation;
+      row.path = line.what;
+      row.mesh = "1x" + std::to_string(devices);
+      row.host_us = line.microseconds;
+      report.rows.push_back(std::move(row));
+    }
+  };
+  std::printf("on %d GPUs, host microseconds, median\n", devices);
+  add("enqueue", collectives(devices));
+  add("driver call behind an unmet wait", driver_calls(devices));
+  if (const auto file = args.text("--json")) {
+    tide_example::write_file(*file, [&](std::ostream& out) { out << tide_benchmark::to_json(report).dump(1) << '\n'; });
+  }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return tide_example::run_program(argc, argv, usage, [&] { return run(argc, argv); });
 }

@@ -31,6 +31,7 @@ struct Row {
   std::string path;
   std::string model;
   std::string group;
+  std::string mesh = "1x2";
   std::string policy{};
   std::string source{};
   std::string beside = "none";
@@ -60,9 +61,9 @@ struct Report {
     nlohmann::ordered_json out;
     out["operation"] = row.operation;
     out["path"] = row.path;
-    out["model"] = row.model;
-    out["group"] = row.group;
-    out["mesh"] = "1x2";
+    if (!row.model.empty()) out["model"] = row.model;
+    if (!row.group.empty()) out["group"] = row.group;
+    out["mesh"] = row.mesh;
     if (!row.policy.empty()) out["policy"] = row.policy;
     if (!row.source.empty()) out["source"] = row.source;
     out["beside"] = row.beside;

@@ -3,7 +3,7 @@
 // timeout: 300
 // ranks: 1 2 3 4 8
 // sanitize: 1:memcheck 1:racecheck 2:memcheck
-// small: *gathers deliver*,*reduces give*
+// small: *gathers deliver*,*reduces give*,*reduces of aligned*
 //
 // The suites on GPUs, each rank in a process of its own, started by support/ranks; with NCCL 2.32 or newer all of them
 // on one GPU. Cases come in one order on all ranks.
@@ -51,6 +51,16 @@ Layout awkward_layout(index_t ranks) {
   return {group, {1, ranks}};
 }
 
+// Every row begins at a multiple of 16 bytes, on every rank and in every buffer: sums take bulk loads. Some rows fill
+// whole loads, some end in the middle of one, with a rest that no vector holds.
+Layout aligned_layout(index_t ranks, Element gradient) {
+  tide::DynamicGroup group;
+  group.add("w", {ranks * 96, 264}, gradient, gradient);
+  group.add("b", {ranks * 4104}, gradient, gradient);
+  group.add("short", {ranks * 8}, gradient, gradient);
+  return {group, {1, ranks}};
+}
+
 tide::CudaOptions emulated() {
   tide::CudaOptions options = CudaProcess{}.options;
   options.multicast = tide::CudaMulticast::emulated;
@@ -85,19 +95,20 @@ void gathers(const CudaProcess& ranks, std::size_t shift = 0) {
 }
 
 template <class Epilogue, class Inbox>
-void reduces() {
+void reduces(const Layout& layout, bool is_aligned) {
   const index_t n = CudaProcess::world();
-  const Layout layout = awkward_layout(n);
   const CollectiveOracle oracle(layout.view());
   CHECK((n < 3 || oracle.order_sensitive(1) > 0));
   const Missing missing = [](index_t rank, std::size_t parameter) {
     return (static_cast<std::size_t>(rank) + parameter) % 3 == 0;
   };
   std::string wrong;
+  std::string said;
   check_no_error(errors_of(CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
     ReduceRank<CudaProcess, Layout, tide::CopyEngineReducer<tide::Burst, Epilogue>, Inbox> reduce(fabric, layout,
                                                                                                   oracle);
     fabric.init();
+    said = describe(fabric);
     tide::CudaStream stream = fabric.stream();
     std::uint64_t seed = 1;
     for (const From from : {From::storage, From::table, From::storage, From::table}) {
@@ -111,6 +122,7 @@ void reduces() {
     wrong = reduce.verdict();
   }));
   CHECK(wrong == "");
+  if (is_aligned) CHECK_MESSAGE(said.find(" 0 of them with bulk loads") == std::string::npos, said);
 }
 
 // What a call that breaks a rule raises on each rank.
@@ -177,9 +189,20 @@ TEST_CASE("CudaFabric: user memory may lie anywhere that its elements may") {
 }
 
 TEST_CASE("CudaFabric: reduces give the tree's bits, stored and added, through rings and slots") {
-  reduces<tide::Store, tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>>();
-  reduces<tide::Accumulate, tide::Ring<tide::Chunks<3>, tide::Bytes<(1 << 20)>>>();
-  reduces<tide::Store, tide::SlotReuse>();
+  const Layout awkward = awkward_layout(CudaProcess::world());
+  reduces<tide::Store, tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>>(awkward, false);
+  reduces<tide::Accumulate, tide::Ring<tide::Chunks<3>, tide::Bytes<(1 << 20)>>>(awkward, false);
+  reduces<tide::Store, tide::SlotReuse>(awkward, false);
+}
+
+TEST_CASE("CudaFabric: reduces of aligned rows, which take bulk loads, give the tree's bits") {
+  using Inbox = tide::Ring<tide::Chunks<2>, tide::Bytes<(1 << 18)>>;
+  for (const Element element : {Element::bf16, Element::f16, Element::f32}) {
+    CAPTURE(element);
+    const Layout layout = aligned_layout(CudaProcess::world(), element);
+    reduces<tide::Store, Inbox>(layout, CudaProcess::world() > 1);
+    reduces<tide::Accumulate, Inbox>(layout, CudaProcess::world() > 1);
+  }
 }
 
 TEST_CASE("CudaFabric: a thousand interleaved steps with changing data, two pipelines of a type, slow kernels") {

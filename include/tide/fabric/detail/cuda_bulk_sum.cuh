@@ -18,6 +18,11 @@ namespace tide::detail {
 inline constexpr int bulk_consumers = 8;  // warps that add
 inline constexpr int bulk_alignment = 16;
 
+// Whether a sum of so many inputs has a kernel with bulk loads.
+[[nodiscard]] constexpr bool has_bulk_sum(int inputs) noexcept {
+  return inputs == 2 || inputs == 3 || inputs == 4 || inputs == 8;
+}
+
 // The shape of the ring for N inputs of an element.
 template <class In, int N, int Consumers>
 struct BulkRing {

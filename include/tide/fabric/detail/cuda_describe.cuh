@@ -55,7 +55,7 @@ inline std::string CudaFabric::describe_paths() {
       index_t multicasts = 0;
       index_t multicast_bytes = 0;
       index_t launches[2] = {0, 0};
-      index_t tiles[2] = {0, 0};
+      index_t bulk = 0;
       for (const detail::CudaStep& step : variant->steps) {
         const Op& op = variant->plan.ops[step.first];
         const index_t size = index_t{op.width} * op.rows;
@@ -68,7 +68,8 @@ inline std::string CudaFabric::describe_paths() {
         } else if (step.kind == detail::CudaStep::Kind::sum || step.kind == detail::CudaStep::Kind::cast) {
           const int which = step.kind == detail::CudaStep::Kind::sum ? 0 : 1;
           ++launches[which];
-          tiles[which] += step.tiles;
+          const Kernel& kernel = collective.kernels[op.kernel];
+          bulk += which == 0 && step.aligned_rows && detail::has_bulk_sum(kernel.inputs) ? 1 : 0;
         }
       }
       for (std::size_t r = 0; r < copies.size(); ++r) {
@@ -80,8 +81,8 @@ inline std::string CudaFabric::describe_paths() {
       }
       if (launches[1] > 0) out += detail::text({"  casts into the own slot: ", launches[1], " launches\n"});
       if (launches[0] > 0) {
-        out += detail::text({"  sums: ", launches[0], " launches of at most ", collective.ctas, " CTAs, ", tiles[0],
-                             " tiles; by bulk loads where all is aligned to 16 bytes\n"});
+        out += detail::text({"  sums: ", launches[0], " launches of at most ", collective.ctas, " CTAs, ", bulk,
+                             " of them with bulk loads where memory is aligned to 16 bytes\n"});
       }
     }
   }
