@@ -9,6 +9,7 @@
 #include <tide/plan/detail/replay_caller.hpp>  // CallerReplay
 #include <tide/plan/detail/replay_ops.hpp>     // OpReplay
 
+#include <algorithm>
 #include <vector>
 
 namespace tide::detail {
@@ -27,7 +28,10 @@ class Replay {
   // Replays all nodes in an order that lanes and signals allow.
   void run(const std::vector<Stretch>& order) {
     caller_.prepare();
-    for (const Stretch& stretch : order) {
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Stretch& stretch = order[i];
+      const Stretch next = i + 1 < order.size() ? order[i + 1] : Stretch{};
+      for (NodeIndex v = next.begin; v < std::min(next.end, next.begin + ahead); ++v) graph_->expect(v);
       for (NodeIndex v = stretch.begin; v < stretch.end; ++v) {
         if (v + ahead < stretch.end) graph_->expect(v + ahead);
         state_.order.reach(v, stretch.queue);
