@@ -8,6 +8,7 @@
 // The suites on GPUs, each rank in a process of its own, started by support/ranks; with NCCL 2.32 or newer all of them
 // on one GPU. Cases come in one order on all ranks.
 
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/slot_reuse.hpp>
 #include <tide/transport/multicast_transport.hpp>
