@@ -63,6 +63,7 @@
 #include <tide/transport/transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
+#include <tide/reduce/auto_transport.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/epilogue.hpp>
 #include <tide/reduce/inbox.hpp>

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <tide/fabric/detail/host_kernels.hpp>
+#include <tide/layout/dynamic_layout.hpp>
 
 #include "support/collectives.hpp"
 

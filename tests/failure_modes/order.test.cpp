@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <tide/layout/dynamic_layout.hpp>
+
 #include "support/collectives.hpp"
 #include "support/delays.hpp"
 #include "support/sanitizer.hpp"

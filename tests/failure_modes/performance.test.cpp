@@ -4,6 +4,7 @@
 // a slower path is never taken in silence.
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/transport/multicast_transport.hpp>
 
 #include "support/collectives.hpp"

@@ -5,6 +5,7 @@
 // What goes wrong between nodes: rows 20, 22 and 23 of the failure modes, and puts that never come.
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 
 #include "support/delays.hpp"

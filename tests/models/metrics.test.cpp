@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/layout/layout_view.hpp>
 
 #include <algorithm>

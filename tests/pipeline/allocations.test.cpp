@@ -4,6 +4,7 @@
 // A step allocates nothing: every `operator new` of the process is counted while ranks run steady steps.
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 

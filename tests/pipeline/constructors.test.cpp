@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <tide/layout/dynamic_layout.hpp>
+
 #include "support/collectives.hpp"
 
 using namespace tide_test;

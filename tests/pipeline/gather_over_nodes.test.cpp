@@ -4,6 +4,7 @@
 // merged, groups that take turns in the slots; and what is said when a put does not come.
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/send_recv_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>

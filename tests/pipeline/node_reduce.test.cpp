@@ -3,6 +3,8 @@
 // Reduce-scatters over several nodes on host ranks: the bits are the tree's, whatever comes late.
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
+#include <tide/reduce/auto_transport.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 
 #include "support/delays.hpp"
@@ -71,6 +73,15 @@ constexpr tide::MeshShape meshes[] = {{2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 2}, {3
 
 template <index_t Count, index_t Budget>
 using RingOf = tide::Ring<tide::Chunks<Count>, tide::Bytes<Budget>>;
+
+TEST_CASE("ReduceScatter: an exchange that the bound chooses gives the same sums") {
+  for (const tide::MeshShape mesh : meshes) {
+    CAPTURE(mesh.nodes);
+    CAPTURE(mesh.ranks_per_node);
+    reduce_on<tide::AutoTransport<>, RingOf<4, 65536>>(mesh, {Element::bf16});
+    reduce_on<tide::AutoTransport<>, NarrowSlot>(mesh, {Element::bf16, Element::f8_e4m3});
+  }
+}
 
 TEST_CASE("ReduceScatter: over nodes, shards are the scaled sum along the tree, by either exchange") {
   for (const tide::MeshShape mesh : meshes) {

@@ -4,6 +4,7 @@
 // reduced as the oracle says.
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 

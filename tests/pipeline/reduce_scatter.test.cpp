@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <tide/layout/dynamic_layout.hpp>
+
 #include "support/host_ranks.hpp"
 #include "support/random_group.hpp"
 #include "support/reduce_rank.hpp"

@@ -7,6 +7,7 @@
 // environment makes the last case as long.
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/sharded_step.hpp>
 
 #include "support/delays.hpp"

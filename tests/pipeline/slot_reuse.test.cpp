@@ -3,6 +3,7 @@
 // Gathers and reduces that share the slots of one pool.
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include "support/collectives.hpp"

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/plan/verify.hpp>
 
 #include "support/interpreter.hpp"

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <tide/plan/collective.hpp>      // Exchange
+#include <tide/reduce/inbox.hpp>         // ReduceMemory
 #include <tide/transport/transport.hpp>  // Capability, SingleNode
 
 #include <concepts>
@@ -41,9 +42,27 @@ inline constexpr Element wire_of = [] {
   }
 }();
 
+namespace detail {
+
+// A reducer and an inbox that only the trait below names.
+struct AnyReducer {
+  [[nodiscard]] static constexpr Plan reduce_over_nodes(const Collective&, Rank) { return {}; }
+};
+struct AnyMemory {
+  [[nodiscard]] constexpr ReduceMemory operator()(Exchange) const { return {}; }
+};
+
+}  // namespace detail
+
+/// Whether a policy chooses how to cross nodes for each layout: by a member `choose<Reducer>(collective, memory)`.
+template <class X>
+inline constexpr bool chooses_exchange = requires(const Collective& collective) {
+  X::template choose<detail::AnyReducer>(collective, detail::AnyMemory{});
+};
+
 /// `X::name`, `X::capability`, and `X::exchange` where it is not doubling.
 ///
-/// Models: SingleNode, RdmaDirectTransport, and the transports that double: RdmaDoublingTransport,
+/// Models: SingleNode, RdmaDirectTransport, AutoTransport, and the transports that double: RdmaDoublingTransport,
 /// SendRecvDoublingTransport.
 template <class X>
 concept NodeExchange = requires {

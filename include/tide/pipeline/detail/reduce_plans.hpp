@@ -44,10 +44,15 @@ inline constexpr bool may_fit_inbox = [] {
   }
 }();
 
+// What an inbox takes with a policy between nodes; the most that it may take where that chooses.
 template <class Inter, class Inbox>
 [[nodiscard]] constexpr ReduceMemory reduce_memory(const LayoutView& layout) {
   if constexpr (std::is_same_v<Inter, SingleNode>) {
     return {Inbox::shape(layout), {}};
+  } else if constexpr (chooses_exchange<Inter>) {
+    const ReduceMemory doubling = Inbox::memory(layout, Exchange::doubling, wire_of<Inter>);
+    const ReduceMemory direct = Inbox::memory(layout, Exchange::direct, wire_of<Inter>);
+    return direct.bytes() > doubling.bytes() ? direct : doubling;
   } else {
     return Inbox::memory(layout, exchange_of<Inter>, wire_of<Inter>);
   }
@@ -66,7 +71,11 @@ template <class Reducer, class Inter, class Inbox>
   collective.gradients = gradients;
   collective.finish = Reducer::finish;
   collective.ctas = Reducer::launch::ctas;
-  const ReduceMemory memory = reduce_memory<Inter, Inbox>(layout);
+  ReduceMemory memory = reduce_memory<Inter, Inbox>(layout);
+  if constexpr (chooses_exchange<Inter>) {
+    const auto memory_of = [&](Exchange exchange) { return Inbox::memory(layout, exchange, wire_of<Inter>); };
+    memory = memory_of(Inter::template choose<Reducer>(collective, memory_of));
+  }
   collective.inbox = memory.inbox;
   collective.network = memory.network;
   if constexpr (std::is_same_v<Inter, SingleNode>) {
