@@ -42,6 +42,7 @@ constexpr std::string_view usage =
   --packing tight|fsdp2          how shards are packed: tide's own way, or PyTorch FSDP2's
   --json FILE                    writes JSON; - is standard output
   --summary                      of plan: constants and bound only
+  --estimate                     of plan: also how long list scheduling says that a run takes; in JSON with --summary
   --print                        of plan: every op in words
   --machine h200_node|cpu:N      of plan: the machine of the bound; a CPU copies N GB/s
   --transport unicast|multicast  of a gather
@@ -83,7 +84,7 @@ void refuse_idle_flags(const Args& args, const std::string& command) {
   };
   const auto gathers = {"--transport", "--own", "--chunk-bytes", "--puts-in-flight"};
   const auto reduces = {"--gradients", "--finish", "--chunks", "--inbox-bytes", "--exchange"};
-  refuse(command != "plan", {"--summary", "--print", "--machine"}, "plan");
+  refuse(command != "plan", {"--summary", "--print", "--machine", "--estimate"}, "plan");
   refuse(command != "verify", {"--plan"}, "verify");
   refuse(command == "layout", gathers, "plan and verify: it changes no layout");
   refuse(command == "layout", reduces, "plan and verify: it changes no layout");
@@ -263,9 +264,10 @@ int plan(const Args& args) {
   const PlanFile file = make_plans(model.name, unit->name, unit->parameters, choices);
   const tide::Collective& collective = file.collective;
   const tide::Bound bound = tide::lower_bound(collective, file.plans, machine);
-  const double seconds = tide::estimate(collective, file.plans, machine).seconds;
+  std::optional<double> estimated;  // seconds
+  if (args.has("--estimate")) estimated = tide::estimate(collective, file.plans, machine).seconds;
   progress.clear();
-  const double of_bound = seconds > 0 ? bound.seconds / seconds : 1;
+  const double of_bound = estimated && *estimated > 0 ? bound.seconds / *estimated : 1;
   const bool gather = choices.operation == tide::Operation::gather;
   const bool nodes = choices.mesh.nodes > 1;
   const index_t slot_bytes = collective.layout.bytes(tide::Buffer::slot);
@@ -283,8 +285,11 @@ int plan(const Args& args) {
         const JsonText limit =
             object({{"seconds", bound.seconds}, {"machine", machine_name(args)}, {"binding", bound.binding()}});
         if (args.has("--summary")) {
-          const JsonText estimate = object({{"seconds", seconds}, {"of_bound", of_bound}});
-          out << object({{"constants", constants}, {"bound", limit}, {"estimate", estimate}}).text() << '\n';
+          std::vector<JsonField> summary = {{"constants", constants}, {"bound", limit}};
+          if (estimated) {
+            summary.emplace_back("estimate", object({{"seconds", *estimated}, {"of_bound", of_bound}}));
+          }
+          out << object(summary).text() << '\n';
         } else {
           write_plan(out, file, constants, limit);
         }
@@ -294,8 +299,11 @@ int plan(const Args& args) {
             << text(choices.mesh) << " ranks\n\nslot_bytes    " << grouped(slot_bytes) << "\ninbox_bytes   "
             << grouped(inbox_bytes) << (nodes ? "\nnetwork_bytes " + grouped(network_bytes) : "") << "\ndriver_calls  "
             << grouped(driver_calls) << "\nbound         " << bound.seconds * 1e3 << " ms on " << machine_name(args)
-            << ": " << bound.binding() << "\nestimate      " << seconds * 1e3 << " ms, of which the bound is "
-            << std::lround(100 * of_bound) << " %\n";
+            << ": " << bound.binding() << '\n';
+        if (estimated) {
+          out << "estimate      " << *estimated * 1e3 << " ms, of which the bound is " << std::lround(100 * of_bound)
+              << " %\n";
+        }
         if (!args.has("--summary")) out << '\n' << costs(file);
         for (const tide::Plan& of_rank : file.plans) {
           if (args.has("--print")) tide::print(out << '\n', collective, of_rank);
@@ -454,15 +462,13 @@ int inspect(const Args& args) {
 int main(int argc, char** argv) {
   using tide_example::Args;
   return tide_example::run_program(argc, argv, tide_example::usage, [&] {
-    return tide_example::inspect(Args(argc, argv, {{"--model", Args::value},       {"--model-file", Args::value},
-                                                   {"--group", Args::value},       {"--mesh", Args::value},
-                                                   {"--op", Args::value},          {"--packing", Args::value},
-                                                   {"--json", Args::value},        {"--plan", Args::value},
-                                                   {"--summary", Args::alone},     {"--print", Args::alone},
-                                                   {"--machine", Args::value},     {"--transport", Args::value},
-                                                   {"--own", Args::value},         {"--gradients", Args::value},
-                                                   {"--finish", Args::value},      {"--chunks", Args::value},
-                                                   {"--inbox-bytes", Args::value}, {"--exchange", Args::value},
-                                                   {"--chunk-bytes", Args::value}, {"--puts-in-flight", Args::value}}));
+    return tide_example::inspect(Args(
+        argc, argv, {{"--model", Args::value},     {"--model-file", Args::value},  {"--group", Args::value},
+                     {"--mesh", Args::value},      {"--op", Args::value},          {"--packing", Args::value},
+                     {"--json", Args::value},      {"--plan", Args::value},        {"--summary", Args::alone},
+                     {"--print", Args::alone},     {"--estimate", Args::alone},    {"--machine", Args::value},
+                     {"--transport", Args::value}, {"--own", Args::value},         {"--gradients", Args::value},
+                     {"--finish", Args::value},    {"--chunks", Args::value},      {"--inbox-bytes", Args::value},
+                     {"--exchange", Args::value},  {"--chunk-bytes", Args::value}, {"--puts-in-flight", Args::value}}));
   });
 }

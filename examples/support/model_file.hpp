@@ -7,11 +7,13 @@
 //       {"name": "layers.0.w", "shape": [64, 48], "dtype": "bf16"},
 //       {"name": "layers.0.v", "shape": [48, 64], "dtype": "bf16", "gradient": "f32", "shard_dim": 1},
 //       {"name": "layers.0.b", "shape": [7], "dtype": "f32", "rows": [3, 0, 4]}],
-//      "aliases": [{"name": "layers.0.tied", "target": "layers.0.w"}]}]}
+//      "aliases": [{"name": "layers.0.tied", "target": "layers.0.w"}]}],
+//    "tied": [["head.weight", "layers.0.v"]]}
 //
 // `repeat` says how many such groups the model has, one if it is missing; their names count up from the first one's.
-// `gradient` is the element of the gradient, if not `dtype`; `rows` are ragged row counts, one per rank. Other keys are
-// left alone. Whatever is wrong is one tide::Error that names the file, the group and the parameter.
+// `gradient` is the element of the gradient, if not `dtype`; `rows` are ragged row counts, one per rank. `tied` lists
+// the names of one tensor of which a group lists one; the others become its aliases there. Other keys are left alone.
+// Whatever is wrong is one tide::Error that names the file, the group and the parameter.
 
 #pragma once
 
@@ -20,6 +22,7 @@
 #include <nlohmann/json.hpp>
 #include <tide/layout/dynamic_layout.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -61,6 +64,9 @@ class ModelReader {
       model.units.push_back(read_group(entry));
     }
     group_.clear();
+    if (document.contains("tied")) {
+      for (const nlohmann::json& names_of_one : array(document, "tied")) tie(strings(names_of_one, "tied"), model);
+    }
     if (model.units.empty()) fail("'groups' has no entries");
     return model;
   }
@@ -104,6 +110,33 @@ class ModelReader {
     return read;
   }
 
+  // Makes the names of one tensor aliases of the one that is listed, in its group.
+  void tie(const std::vector<std::string>& names, FileModel& model) const {
+    const auto lists = [](const FileUnit& unit, const std::string& name) {
+      const auto& all = unit.parameters.view().parameters;
+      return std::any_of(all.begin(), all.end(), [&](const tide::Parameter& p) { return p.name.reads(name); });
+    };
+    FileUnit* home = nullptr;
+    const std::string* target = nullptr;
+    for (FileUnit& unit : model.units) {
+      for (const std::string& name : names) {
+        if (!lists(unit, name)) continue;
+        if (home != nullptr)
+          fail("'tied' must name one tensor that is listed once; '" + name + "' and '" + *target + "' are");
+        home = &unit;
+        target = &name;
+      }
+    }
+    if (home == nullptr) fail("'tied' must name a tensor that some group lists, not only '" + names.front() + "'");
+    for (const std::string& name : names) {
+      if (!home->parameters.view().find(name)) home->parameters.add_alias(name, *target);
+    }
+    const tide::GroupView view = home->parameters.view();
+    if (const tide::LayoutFault fault = check(view); fault.rule != tide::LayoutRule::none) {
+      tide::raise(tide::Errc::layout, place() + "group '" + home->name + "': " + describe(fault, view));
+    }
+  }
+
   void read_parameter(const nlohmann::json& entry, tide::DynamicGroup& group) const {
     std::vector<tide::index_t> shape = integers(entry, "shape");
     const tide::Element dtype = element(entry, "dtype");
@@ -142,6 +175,16 @@ class ModelReader {
       fail("'" + std::string(key) + "' must be text, not " + shown(found));
     }
     return found.get<std::string>();
+  }
+
+  // At least two texts.
+  [[nodiscard]] std::vector<std::string> strings(const nlohmann::json& list, const char* key) const {
+    std::vector<std::string> texts;
+    const bool all = list.is_array() && list.size() >= 2 &&
+                     std::all_of(list.begin(), list.end(), [](const nlohmann::json& text) { return text.is_string(); });
+    if (!all) fail("'" + std::string(key) + "' must hold lists of two names or more, not " + shown(list));
+    for (const nlohmann::json& text : list) texts.push_back(text.get<std::string>());
+    return texts;
   }
 
   // A number as the library counts, or nothing where it is none.

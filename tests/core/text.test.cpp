@@ -31,7 +31,7 @@ TEST_CASE("printable: control characters of a name are shown, not obeyed") {
   CHECK(printable(std::string_view("\0z", 2)) == "\\x00z");
   CHECK(printable("\xc3\xbc \xe2\x82\xac") == "\xc3\xbc \xe2\x82\xac");
   CHECK(printable("\xc2\x9b"
-                  "31m") == "\xc2\\x9b31m");
+                  "31m") == "\\xc2\\x9b31m");
 }
 
 }  // namespace

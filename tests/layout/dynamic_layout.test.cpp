@@ -208,3 +208,21 @@ TEST_CASE("DynamicLayout: a piece is the same alone and in the walk, whatever el
 }
 
 }  // namespace
+
+TEST_CASE("DynamicLayout: a view that is made to show another group says where that group's pieces are") {
+  tide::DynamicGroup small;
+  small.add("a", {4}, tide::Element::bf16, tide::Element::bf16);
+  small.add("b", {4}, tide::Element::bf16, tide::Element::bf16);
+  tide::DynamicGroup large;
+  for (int i = 0; i < 5; ++i) large.add("w" + std::to_string(i), {64, 64}, tide::Element::f32, tide::Element::f32);
+  const tide::DynamicLayout of_small(small, {1, 2});
+  const tide::DynamicLayout of_large(large, {1, 2});
+  tide::LayoutView exchanged = of_small.view();
+  exchanged.group = of_large.view().group;
+  const auto start = [](const tide::LayoutView& layout, tide::index_t parameter) {
+    return layout.piece(tide::ParameterIndex{parameter}, tide::Rank{1}).start;
+  };
+  CHECK(start(exchanged, 4) == start(of_large.view(), 4));
+  CHECK(start(of_small.view(), 1) == start({of_small.view().group, {1, 2}, tide::TightPacking::rule}, 1));
+  CHECK(start(exchanged, 1) == start(of_large.view(), 1));
+}

@@ -44,6 +44,31 @@ TEST_CASE("model file: everything that it may say arrives in the group") {
   CHECK(group.find("layers.0.tied") == tide::ParameterIndex{0});
 }
 
+TEST_CASE("model file: of the names of one tensor those that no group lists are aliases of the one that is") {
+  const auto tied = [](const std::string& names) {
+    return parse_model(R"({"model": "m", "groups": [
+      {"name": "root", "params": [{"name": "wte", "shape": [8, 4], "dtype": "bf16"}]},
+      {"name": "h.0", "params": [{"name": "h.0.w", "shape": [4, 4], "dtype": "bf16"}]}], "tied": )" +
+                           names + "}",
+                       "m.json");
+  };
+  const auto model = tied(R"([["head", "wte", "tail"]])");
+  const tide::GroupView root = model.units[0].parameters.view();
+  REQUIRE(root.size() == 1);
+  CHECK(root.find("head") == tide::ParameterIndex{0});
+  CHECK(root.find("tail") == tide::ParameterIndex{0});
+  CHECK(!model.units[1].parameters.view().find("head"));
+  CHECK(tied("[]").units[0].parameters.view().aliases.empty());
+
+  const auto said = [&](const std::string& names) { return tide_test::text_of([&] { tied(names); }); };
+  CHECK(said(R"([["head", "tail"]])") == "'m.json': 'tied' must name a tensor that some group lists, not only 'head'");
+  CHECK(said(R"([["wte", "h.0.w"]])") ==
+        "'m.json': 'tied' must name one tensor that is listed once; 'h.0.w' and 'wte' are");
+  CHECK(said(R"([["wte"]])") == R"('m.json': 'tied' must hold lists of two names or more, not ["wte"])");
+  CHECK(said(R"([3])") == "'m.json': 'tied' must hold lists of two names or more, not 3");
+  CHECK(said(R"(3)") == "'m.json': 'tied' must be an array, not 3");
+}
+
 /// What is said of a model whose only parameter is that text.
 std::string said_of(const std::string& parameter) {
   return tide_test::text_of(

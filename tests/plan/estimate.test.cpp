@@ -28,7 +28,7 @@ double bounded(const Planned& planned, const Machine& machine) {
   return tide::lower_bound(planned.collective, planned.plans, machine).seconds;
 }
 
-// A collective over two ranks of a node, with one lane on rank 0 and two on rank 1.
+// A collective over two ranks of a node, of two lanes each.
 struct ByHand {
   Planned planned;
 
@@ -100,6 +100,18 @@ TEST_CASE("estimate: a wait holds its lane until the word has risen, and an earl
   const tide::Estimate estimate = tide::estimate(waits.planned.collective, waits.planned.plans, machine);
   CHECK(estimate.rank == tide::Rank{1});
   CHECK(estimate.lane == tide::Lane{tide::LaneKind::push, 1});
+}
+
+TEST_CASE("estimate: a word that rises twice at one time wakes its lane once") {
+  ByHand twice;
+  twice.signal(0, 0, 1, 1);
+  twice.signal(0, 0, 1, 2);
+  twice.wait(1, 0, 1);
+  twice.copy(1, 0, 1, 100);  // local: 1 s
+  twice.copy(1, 0, 0, 100);  // behind it: 1 s
+  const Machine machine{.link_rate = 100, .copy_rate = 200};
+  CHECK(bounded(twice.planned, machine) == 2.0);
+  CHECK(estimated(twice.planned, machine) == 2.0);
 }
 
 TEST_CASE("estimate: what came to a link first gets it first") {

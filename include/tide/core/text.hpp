@@ -46,8 +46,13 @@ class TextPart {
   std::string out;
   for (std::size_t i = 0; i < name.size(); ++i) {
     const auto byte = static_cast<unsigned char>(name[i]);
-    const bool second = i > 0 && static_cast<unsigned char>(name[i - 1]) == 0xC2 && byte >= 0x80 && byte < 0xA0;
-    if (byte >= 0x20 && byte != 0x7F && !second) {
+    const auto at = [&](std::size_t k) { return k < name.size() ? static_cast<unsigned char>(name[k]) : 0U; };
+    const auto is_control = [&](std::size_t first) {
+      return at(first) == 0xC2 && at(first + 1) >= 0x80 && at(first + 1) < 0xA0;
+    };
+    // Both bytes of such a character, so that what is left is UTF-8 where it was.
+    const bool beyond = is_control(i) || (i > 0 && is_control(i - 1));
+    if (byte >= 0x20 && byte != 0x7F && !beyond) {
       out += name[i];
       continue;
     }

@@ -25,7 +25,7 @@ class HostStream {
   /// when the fabric has failed by then. Calls of the fabric are the host thread's: a function makes none.
   /// @throws Error (Errc::deadline) on all ranks when there is no room in time, (Errc::order) after `close`; the
   ///         fabric's error when it has failed
-  void run(std::function<void()> function);
+  inline void run(std::function<void()> function);
 
   /// A point after everything enqueued so far.
   [[nodiscard]] Event record() { return port_->record(ref()); }

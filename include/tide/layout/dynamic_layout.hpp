@@ -68,7 +68,7 @@ class DynamicGroup {
     std::vector<Alias> aliases;
     std::deque<std::string> names;          // a deque: views of its strings stay valid as it grows
     std::deque<std::vector<index_t>> rows;  // likewise
-    std::unique_ptr<const detail::StartTables> tables = std::make_unique<const detail::StartTables>();
+    std::unique_ptr<const detail::StartTables> tables = std::make_unique<const detail::StartTables>(parameters);
   };
 
   std::string_view keep(std::string text) { return storage_->names.emplace_back(std::move(text)); }
@@ -76,7 +76,7 @@ class DynamicGroup {
   // Before a change: what a layout or another copy holds must not change with it.
   void detach() {
     if (storage_.use_count() == 1) {
-      storage_->tables = std::make_unique<const detail::StartTables>();
+      storage_->tables = std::make_unique<const detail::StartTables>(storage_->parameters);
       return;
     }
     const std::shared_ptr<const Storage> shared = std::exchange(storage_, std::make_shared<Storage>());

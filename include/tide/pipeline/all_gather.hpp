@@ -38,7 +38,8 @@ class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
   static_assert(Transport<Intra>,
                 "tide::AllGather: Intra must be a Transport; UnicastTransport or MulticastTransport.");
   static_assert(InterTransport<Inter>,
-                "tide::AllGather: Inter must be an InterTransport; SingleNode or RdmaDoublingTransport.");
+                "tide::AllGather: Inter must be an InterTransport; SingleNode, RdmaDoublingTransport or "
+                "SendRecvDoublingTransport.");
   static_assert(!std::is_same_v<Inter, SingleNode> || detail::fits_single_node<Layout>,
                 "tide::AllGather: SingleNode needs a mesh of one node; name RdmaDoublingTransport behind Intra.");
   static_assert(std::is_same_v<Inter, SingleNode> || SpreadingTransport<Intra>,
@@ -75,7 +76,8 @@ class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
         layout_(std::move(layout)),
         check_shards_(fabric, layout_.view(), Buffer::shards),
         check_masters_(fabric, layout_.view(), Buffer::masters) {
-    static_assert(Fabric<F>, "tide::AllGather: the first argument must be a Fabric; HostFabric.");
+    static_assert(Fabric<F>,
+                  "tide::AllGather: the first argument must be a Fabric; HostFabric, HostPort or CudaFabric.");
     static_assert(Pool::template holds<Layout>,
                   "tide::AllGather: the pool must be made for the layout; name it in SlotPool.");
     label_ = std::make_shared<const std::string>(detail::operation_label("gather", layout_.view(), std::move(label)));

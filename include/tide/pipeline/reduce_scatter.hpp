@@ -43,8 +43,8 @@ template <class Layout, class R, class Inter = SingleNode, class Box = Ring<Chun
 class ReduceScatter {
   static_assert(Reducer<R>, "tide::ReduceScatter: R must be a Reducer; CopyEngineReducer.");
   static_assert(NodeExchange<Inter>,
-                "tide::ReduceScatter: Inter must be a NodeExchange; SingleNode, RdmaDoublingTransport or "
-                "RdmaDirectTransport.");
+                "tide::ReduceScatter: Inter must be a NodeExchange; SingleNode, RdmaDoublingTransport, "
+                "RdmaDirectTransport or AutoTransport.");
   static_assert(Inbox<Box>, "tide::ReduceScatter: Box must be an Inbox; Ring or SlotReuse.");
   static_assert(!reuses_slots<Box> || detail::may_fit_slot<Layout>,
                 "tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring.");
@@ -137,7 +137,8 @@ class ReduceScatter {
         check_table_(layout_.view()),
         scale_(1.0F / static_cast<float>(layout_.view().mesh.ranks())),
         life_(life) {
-    static_assert(Fabric<F>, "tide::ReduceScatter: the first argument must be a Fabric; HostFabric.");
+    static_assert(Fabric<F>,
+                  "tide::ReduceScatter: the first argument must be a Fabric; HostFabric, HostPort or CudaFabric.");
     detail::require_mesh(fabric, layout_.view());
     detail::require_inter<Inter>(fabric, layout_.view());
     detail::require_capability(fabric, R::capability, R::name);

@@ -36,7 +36,7 @@ struct Bound {
 /// How long the busiest resource of a machine is busy: the links into and out of each rank, its NIC, its local copies,
 /// its sums, its memory, and each lane, on which calls and transfers follow each other.
 ///
-/// @param plans  those of all ranks of the collective
+/// @param plans  those of all ranks of the collective; of some, it is the bound of what these do
 [[nodiscard]] constexpr Bound lower_bound(const Collective& collective, std::span<const Plan> plans,
                                           const Machine& machine) {
   using Bytes = std::array<index_t, resource_count>;

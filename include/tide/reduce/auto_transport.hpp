@@ -7,7 +7,7 @@
 //   direct             5.71    6.85    7.49    8.97     doubling where they are equal: it has fewer puts
 //
 // Laws: those of NodeExchange and InterTransport, and     (tests/reduce/auto_transport.test.cpp)
-//   agreed   what is chosen is a function of types and mesh: every rank chooses the same
+//   agreed   what is chosen is a function of layout and types: every rank chooses the same
 
 #pragma once
 
@@ -34,8 +34,14 @@ struct OnH200Nodes {
 /// Choose it where one program runs on meshes of different sizes. A constructor writes two plans for each node.
 /// @tparam On      `On::machine`: rates of the machine that will run the plans
 /// @tparam Gather  an InterTransport with one-sided puts
-template <class On = OnH200Nodes, InterTransport Gather = RdmaDoublingTransport<>>
+template <class On = OnH200Nodes, class Gather = RdmaDoublingTransport<>>
 struct AutoTransport : Gather {
+  static_assert(
+      requires { Machine{On::machine}; }, "tide::AutoTransport: On must have a Machine; OnH200Nodes.");
+  static_assert(
+      InterTransport<Gather> && requires { requires Gather::capability == Capability::puts; },
+      "tide::AutoTransport: Gather must be an InterTransport with puts; RdmaDoublingTransport.");
+
   static constexpr std::string_view name = "auto";
   static constexpr index_t most_compared = 16;
 

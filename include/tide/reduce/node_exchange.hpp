@@ -87,6 +87,9 @@ struct RdmaDirectTransport {
 /// over few nodes; all else is added as without it.
 template <class Inter>
 struct Bf16Wire : Inter {
+  static_assert(NodeExchange<Inter>,
+                "tide::Bf16Wire: Inter must be a NodeExchange; RdmaDoublingTransport or RdmaDirectTransport.");
+
   static constexpr Element wire = Element::bf16;
 };
 

@@ -6,7 +6,7 @@
 // the plan is a function of its arguments alone.
 //
 // Cost: one call per rank when a pipeline is constructed; nothing in a step.
-// Models: CopyEngineReducer.
+// Models: CopyEngineReducer, with its policies; one that sums in the NVSwitch will be the second.
 
 #pragma once
 

@@ -15,10 +15,13 @@
 
 namespace tide::detail {
 
-// The tables of one group, whatever its mesh and packing. Ranks that are threads may ask at the same time.
+// The tables of one group, whatever its mesh and packing. Ranks that are threads may ask at the same time. A view that
+// was made to show another group is walked.
 class StartTables final : public PieceSource {
  public:
-  StartTables() : PieceSource{&StartTables::find} {}
+  // @param parameters  of the group; it may still grow, before the first question
+  explicit StartTables(const std::vector<Parameter>& parameters)
+      : PieceSource{&StartTables::find}, parameters_(parameters) {}
 
  private:
   using Starts = std::array<index_t, buffer_count>;
@@ -26,7 +29,14 @@ class StartTables final : public PieceSource {
 
   [[nodiscard]] static Piece find(const PieceSource& source, const LayoutView& layout, ParameterIndex parameter,
                                   Rank rank) {
-    Starts end = static_cast<const StartTables&>(source).ends(layout, rank)[static_cast<std::size_t>(parameter.value)];
+    const auto& tables = static_cast<const StartTables&>(source);
+    const auto& shown = layout.group.parameters;
+    if (shown.data() != tables.parameters_.data() || shown.size() != tables.parameters_.size()) {
+      LayoutView walked = layout;
+      walked.remembers = nullptr;
+      return walked.piece(parameter, rank);
+    }
+    Starts end = tables.ends(layout, rank)[static_cast<std::size_t>(parameter.value)];
     return next_piece(layout.group, parameter.value, layout.mesh.ranks(), layout.packing, layout.storage_alignment,
                       rank, end);
   }
@@ -48,6 +58,7 @@ class StartTables final : public PieceSource {
     return table;
   }
 
+  const std::vector<Parameter>& parameters_;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::vector<Starts>> tables_;
 };

@@ -33,16 +33,33 @@ inline constexpr bool may_fit_slot = [] {
   }
 }();
 
-// Whether an inbox has room for a layout, as far as types tell.
-template <class Layout, class Box, class Inter>
-inline constexpr bool may_fit_inbox = [] {
-  if constexpr (requires { Box::fits(Layout{}.view(), exchange_of<Inter>, wire_of<Inter>); } &&
-                is_static_layout<Layout>) {
-    return Box::fits(Layout{}.view(), exchange_of<Inter>, wire_of<Inter>);
+// Whether an inbox has room for what crosses by an exchange.
+template <class Box>
+[[nodiscard]] constexpr bool fits_inbox(const LayoutView& layout, Exchange exchange, Element wire) {
+  if constexpr (requires { Box::fits(layout, exchange, wire); }) {
+    return Box::fits(layout, exchange, wire);
   } else {
     return true;
   }
+}
+
+// Whether an inbox has room for a layout, as far as types tell: by either exchange where the policy chooses.
+template <class Layout, class Box, class Inter>
+inline constexpr bool may_fit_inbox = [] {
+  if constexpr (!is_static_layout<Layout>) {
+    return true;
+  } else if constexpr (chooses_exchange<Inter>) {
+    return fits_inbox<Box>(Layout{}.view(), Exchange::doubling, wire_of<Inter>) ||
+           fits_inbox<Box>(Layout{}.view(), Exchange::direct, wire_of<Inter>);
+  } else {
+    return fits_inbox<Box>(Layout{}.view(), exchange_of<Inter>, wire_of<Inter>);
+  }
 }();
+
+// Bytes of what a reduce keeps apart from slots.
+[[nodiscard]] constexpr index_t own_bytes(const ReduceMemory& memory) noexcept {
+  return memory.inbox.place == InboxPlace::slot ? memory.network.bytes() : memory.bytes();
+}
 
 // What an inbox takes with a policy between nodes; the most that it may take where that chooses.
 template <class Inter, class Inbox>
@@ -50,17 +67,16 @@ template <class Inter, class Inbox>
   if constexpr (std::is_same_v<Inter, SingleNode>) {
     return {Inbox::shape(layout), {}};
   } else if constexpr (chooses_exchange<Inter>) {
-    const ReduceMemory doubling = Inbox::memory(layout, Exchange::doubling, wire_of<Inter>);
-    const ReduceMemory direct = Inbox::memory(layout, Exchange::direct, wire_of<Inter>);
-    return direct.bytes() > doubling.bytes() ? direct : doubling;
+    const auto memory_of = [&](Exchange exchange) { return Inbox::memory(layout, exchange, wire_of<Inter>); };
+    const bool direct_fits = fits_inbox<Inbox>(layout, Exchange::direct, wire_of<Inter>);
+    ReduceMemory most = direct_fits ? memory_of(Exchange::direct) : ReduceMemory{};
+    if (direct_fits && !fits_inbox<Inbox>(layout, Exchange::doubling, wire_of<Inter>)) return most;
+    const ReduceMemory doubling = memory_of(Exchange::doubling);  // where neither fits, this says why
+    if (own_bytes(doubling) >= own_bytes(most)) most = doubling;
+    return most;
   } else {
     return Inbox::memory(layout, exchange_of<Inter>, wire_of<Inter>);
   }
-}
-
-// Bytes of what a reduce keeps apart from slots.
-[[nodiscard]] constexpr index_t own_bytes(const ReduceMemory& memory) noexcept {
-  return memory.inbox.place == InboxPlace::slot ? memory.network.bytes() : memory.bytes();
 }
 
 template <class Reducer, class Inter, class Inbox>
@@ -73,8 +89,14 @@ template <class Reducer, class Inter, class Inbox>
   collective.ctas = Reducer::launch::ctas;
   ReduceMemory memory = reduce_memory<Inter, Inbox>(layout);
   if constexpr (chooses_exchange<Inter>) {
+    // Where one exchange does not fit the inbox there is no choice.
+    const bool direct_fits = fits_inbox<Inbox>(layout, Exchange::direct, wire_of<Inter>);
+    const bool doubling_fits = fits_inbox<Inbox>(layout, Exchange::doubling, wire_of<Inter>);
     const auto memory_of = [&](Exchange exchange) { return Inbox::memory(layout, exchange, wire_of<Inter>); };
-    memory = memory_of(Inter::template choose<Reducer>(collective, memory_of));
+    const Exchange exchange = direct_fits && doubling_fits ? Inter::template choose<Reducer>(collective, memory_of)
+                              : direct_fits                ? Exchange::direct
+                                                           : Exchange::doubling;
+    memory = memory_of(exchange);
   }
   collective.inbox = memory.inbox;
   collective.network = memory.network;

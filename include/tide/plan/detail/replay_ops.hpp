@@ -10,6 +10,7 @@
 #include <tide/plan/detail/replay_state.hpp>  // ReplayState
 #include <tide/plan/detail/replay_sums.hpp>   // SumReplay
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <vector>

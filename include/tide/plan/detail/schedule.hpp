@@ -102,7 +102,9 @@ class Schedule {
     index_t& word = rank.words[static_cast<std::size_t>(event.word)];
     word = std::max(word, event.value);
     for (std::size_t l = 0; l < rank.lanes.size(); ++l) {
-      if (rank.lanes[l].awaited == event.word) wake(event.time, event.rank, l);
+      if (rank.lanes[l].awaited != event.word) continue;
+      rank.lanes[l].awaited = -1;  // woken once, however often the word rises until it goes on
+      wake(event.time, event.rank, l);
     }
   }
 
