@@ -19,8 +19,11 @@ void check_shard_rule(tide::index_t rows, tide::index_t ranks) {
   CAPTURE(rows);
   CAPTURE(ranks);
   CHECK(laws::shard_rule<Rule>(rows, ranks));
-  for (tide::index_t rank = 0; rank <= ranks; ++rank) {  // a function of its arguments
-    CHECK(Rule::begin(rows, ranks, rank) == Rule::begin(rows, ranks, rank));
+  std::vector<tide::index_t> begins;
+  for (tide::index_t rank = 0; rank <= ranks; ++rank) begins.push_back(Rule::begin(rows, ranks, rank));
+  for (tide::index_t rank = ranks; rank >= 0; --rank) {  // a function of its arguments, whatever was asked before
+    static_cast<void>(Rule::begin(rows + 1, ranks + 1, rank));
+    CHECK(Rule::begin(rows, ranks, rank) == begins[static_cast<std::size_t>(rank)]);
   }
   // The same as a parameter cuts by it: layouts keep their laws, and a gather of it is proved.
   const std::vector<tide::Parameter> parameters = {tide::param<tide::bf16>("w", {rows, 3}, tide::shard_by<Rule>()),

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O3 -march=native
 
 #include <doctest/doctest.h>
 #include <tide/layout/dynamic_layout.hpp>

@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 #include <tide/plan/verify.hpp>
+#include <tide/transport/send_recv_doubling_transport.hpp>
 
+#include "conformance/node_exchange.hpp"
 #include "conformance/writer.hpp"
 #include "support/interpreter.hpp"
 #include "support/sanitizer.hpp"
@@ -34,6 +36,14 @@ constexpr auto chunked =
 std::vector<GroupView> groups_for(MeshShape mesh) {
   if (mesh.nodes % 2 == 0) return {tide_test::odd_group.view(), chunked.view()};
   return {tide_test::mixed_group.view(), tide_test::narrow_group.view(), chunked.view()};
+}
+
+TEST_CASE("node reduce: every exchange that ships keeps the laws of one") {
+  tide_test::check_node_exchange<RdmaDoublingTransport<>>();
+  tide_test::check_node_exchange<SendRecvDoublingTransport<>>();
+  tide_test::check_node_exchange<RdmaDirectTransport>();
+  tide_test::check_node_exchange<Bf16Wire<RdmaDoublingTransport<>>>();
+  tide_test::check_node_exchange<Bf16Wire<RdmaDirectTransport>>();
 }
 
 TEST_CASE("node reduce: plans hold, and give the oracle's bytes on every schedule") {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <tide/plan/print.hpp>
 #include <tide/plan/tally.hpp>
+#include <tide/reduce/auto_transport.hpp>
 #include <tide/transport/send_recv_doubling_transport.hpp>
 
 #include "conformance/inter_transport.hpp"
@@ -29,6 +30,21 @@ TEST_CASE("RdmaDoublingTransport: keeps them for elements of all sizes, and on m
   for (const MeshShape mesh : {MeshShape{2, 2}, {7, 1}, {6, 2}}) {
     tide_test::check_inter_transport<Odd, UnicastTransport>(tide_test::mixed_group.view(), mesh, OwnBlock::copy);
     tide_test::check_inter_transport<Whole, MulticastTransport>(tide_test::mixed_group.view(), mesh, OwnBlock::cast);
+  }
+}
+
+TEST_CASE("SendRecvDoublingTransport, AutoTransport, SingleNode: ways over nodes, too") {
+  using SendRecv = SendRecvDoublingTransport<Bytes<48>, PutsInFlight<2>>;
+  using Auto = AutoTransport<OnH200Nodes, Tight>;
+  for (const MeshShape mesh : tide_test::node_meshes) {
+    tide_test::check_inter_transport<SendRecv, UnicastTransport>(tide_test::odd_group.view(), mesh, OwnBlock::copy);
+    tide_test::check_inter_transport<Auto, UnicastTransport>(tide_test::odd_group.view(), mesh, OwnBlock::cast);
+  }
+  for (const index_t ranks : {1, 2, 3, 5, 8}) {
+    tide_test::check_inter_transport<SingleNode, UnicastTransport>(tide_test::odd_group.view(), {1, ranks},
+                                                                   OwnBlock::copy);
+    tide_test::check_inter_transport<SingleNode, MulticastTransport>(tide_test::odd_group.view(), {1, ranks},
+                                                                     OwnBlock::multicast);
   }
 }
 

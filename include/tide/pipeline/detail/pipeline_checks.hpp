@@ -34,7 +34,7 @@ inline constexpr index_t static_slot_bytes = [] {
 }();
 
 [[nodiscard]] inline std::string operation_label(const char* operation, const LayoutView& layout, std::string label) {
-  if (label.empty()) label = layout.group.parameters.front().name.str();
+  if (label.empty()) label = printable(layout.group.parameters.front().name.str());
   return std::string(operation) + " of '" + label + "' (" + std::to_string(layout.group.size()) + " parameters)";
 }
 
@@ -131,8 +131,8 @@ class PackedCheck {
 
  private:
   [[nodiscard]] std::string where(const FabricPort& port, const std::string& label) const {
-    return detail::text(
-        {" parameter '", layout_.group[widest_].name.str(), "' of ", label, " on rank ", port.rank().value, "."});
+    return detail::text({" parameter '", printable(layout_.group[widest_].name.str()), "' of ", label, " on rank ",
+                         port.rank().value, "."});
   }
 
   LayoutView layout_;

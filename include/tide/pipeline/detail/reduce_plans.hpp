@@ -168,7 +168,7 @@ class GradientCheck {
     for (std::size_t i = 1; i < ranges_.size(); ++i) {
       if (ranges_[i].begin >= ranges_[i - 1].end) continue;
       port.refuse(Errc::argument, detail::text({"tide::GradientTable: gradients must not overlap; '",
-                                                layout_.group[ranges_[i - 1].parameter].name.str(), "' and",
+                                                printable(layout_.group[ranges_[i - 1].parameter].name.str()), "' and",
                                                 where(ranges_[i].parameter, label, port)}));
     }
   }
@@ -181,7 +181,7 @@ class GradientCheck {
   };
 
   [[nodiscard]] std::string where(ParameterIndex parameter, const std::string& label, const FabricPort& port) const {
-    return " parameter '" + layout_.group[parameter].name.str() + "' of " + label + " on rank " +
+    return " parameter '" + printable(layout_.group[parameter].name.str()) + "' of " + label + " on rank " +
            std::to_string(port.rank().value) + ".";
   }
 
