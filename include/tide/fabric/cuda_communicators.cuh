@@ -20,7 +20,8 @@
 
 namespace tide {
 
-/// Two communicators over the same ranks, on one device. Moves; destroys both.
+/// Two communicators over the same ranks, on one device. Moves; destroys both. Serves one CudaFabric at a time,
+/// outlives it, and is not moved meanwhile.
 class CudaCommunicators {
  public:
   /// Takes communicators over; both must have the same ranks in the same order.

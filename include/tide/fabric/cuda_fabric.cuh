@@ -68,7 +68,8 @@ class CudaFabric final : public FabricPort {
   ///         every rank
   void init();
 
-  /// Waits for the work of this rank, meets the others, and gives everything back. May be called again.
+  /// Waits for the work of this rank, meets the others, and gives everything back. May be called again. A rank that
+  /// waits for the others longer than the deadline fails them, too: close when all are done.
   /// @throws the fabric's error when it has failed
   void close();
 
@@ -157,6 +158,7 @@ class CudaFabric final : public FabricPort {
   const CudaCommunicators* communicators_;
   ncclComm_t gather_;
   int device_;
+  bool has_bulk_sums_ = false;  // whether the GPU has what sums with bulk loads need
   Rank rank_{};
   MeshShape mesh_{};
   Phase phase_ = Phase::building;

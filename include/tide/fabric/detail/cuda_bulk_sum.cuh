@@ -35,6 +35,9 @@ struct BulkRing {
   static constexpr int shared_bytes = groups * group_bytes < 116 * 1024 ? 116 * 1024 : groups * group_bytes;
 };
 
+// What the largest of the rings takes, that of eight inputs.
+inline constexpr int most_bulk_shared_bytes = BulkRing<float, 8, 1>::shared_bytes;
+
 // Barriers in shared memory that count arrivals and bytes.
 __device__ inline unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));

@@ -69,7 +69,7 @@ inline std::string CudaFabric::describe_paths() {
           const int which = step.kind == detail::CudaStep::Kind::sum ? 0 : 1;
           ++launches[which];
           const Kernel& kernel = collective.kernels[op.kernel];
-          bulk += which == 0 && step.aligned_rows && detail::has_bulk_sum(kernel.inputs) ? 1 : 0;
+          bulk += which == 0 && has_bulk_sums_ && step.aligned_rows && detail::has_bulk_sum(kernel.inputs) ? 1 : 0;
         }
       }
       for (std::size_t r = 0; r < copies.size(); ++r) {

@@ -176,12 +176,20 @@ inline void CudaFabric::make_zeros() {
 
 // A kernel's first launch loads its code, which blocks the host behind unmet waits: so every kernel is launched here.
 inline void CudaFabric::load_kernels() {
+  // Bulk loads came with compute capability 9.0; some GPUs since then have too little shared memory for their rings.
+  int major = 0;
+  int shared_bytes = 0;
+  detail::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_), "cudaDeviceGetAttribute");
+  detail::check(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_),
+                "cudaDeviceGetAttribute");
+  has_bulk_sums_ = major >= 9 && shared_bytes >= detail::most_bulk_shared_bytes;
   for (const auto& program : programs_) {
     for (const auto& variant : program->variants) {
       for (std::size_t k = 0; k < variant->code.size(); ++k) {
         detail::CudaLaunch nothing;
         nothing.inputs = variant->collective.kernels[k].inputs;
         for (const bool bulk : {false, true}) {
+          if (bulk && !has_bulk_sums_) continue;
           nothing.bulk = bulk;
           detail::check(reinterpret_cast<detail::CudaKernel>(variant->code[k])(nothing, 1, init_stream_), "a kernel");
         }
@@ -421,7 +429,7 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
         launch.pieces = locate(program, variant, rank_.value, {Space::inbox, op.extra.instance, 0}, 0, bindings);
         launch.piece_stride = variant.collective.inbox.piece_bytes();
       }
-      launch.bulk = !cast && step.aligned_rows && bindings.aligned_gradients &&
+      launch.bulk = has_bulk_sums_ && !cast && step.aligned_rows && bindings.aligned_gradients &&
                     detail::is_bulk_aligned(launch.target) && detail::is_bulk_aligned(launch.pieces) &&
                     launch.piece_stride % detail::bulk_alignment == 0;
       if (bindings.gradient_table != nullptr) {

@@ -5,7 +5,8 @@
 //
 //   arena of rank 1   | letter of rank 0 | own letter | letter of rank 2 | ...      1024 bytes each
 //
-// Copies of one stream arrive in order, so the word `is_error` is sent after the text that it speaks of.
+// Copies of one stream arrive in order, so the word `is_error` is sent after the text that it speaks of. One copy that
+// reads a letter promises no order: who sees the word reads again before it believes the text.
 
 #pragma once
 
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace tide::detail {
 
@@ -31,7 +33,8 @@ struct CudaLetter {
 };
 static_assert(sizeof(CudaLetter) == 1024);
 
-// The letters of one rank. Used by one thread at a time per function: `read` by the watchdog, the rest by the caller.
+// The letters of one rank. `ask`, `error` and `all_close` are the watchdog's while it runs, and then the caller's;
+// `send_error` is for whoever has failed first.
 class CudaMail {
  public:
   [[nodiscard]] static index_t bytes(index_t ranks) noexcept {

@@ -26,14 +26,18 @@ inline bool CudaFabric::done(const Flight& flight) {
 inline void CudaFabric::watch() {
   cudaSetDevice(device_);
   bool is_late = false;
+  bool has_released = false;
   for (int turn = 0; !stopping_.load(std::memory_order_acquire); ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (failure_.failed()) {
+      // Again and again: a signal of a healthy rank that comes late writes its word, and waits may still be enqueued.
+      if (!has_released || (turn % 10 == 0 && !detail::is_busy(rescue_stream_))) release_waits();
+      has_released = true;
+      continue;
+    }
     hear();
     if (mesh_.ranks() > 1 && (turn % 10 == 0 || is_late) && !detail::is_busy(rescue_stream_)) mail_.ask(rescue_stream_);
-    if (failure_.failed()) {
-      release_waits();
-      return;
-    }
+    if (failure_.failed()) continue;
     Flight oldest;
     {
       const std::lock_guard lock(flights_mutex_);
@@ -48,17 +52,24 @@ inline void CudaFabric::watch() {
     const std::string text = diagnose(oldest);
     hear();  // whoever was late first knows more
     fail(Errc::deadline, text);
-    release_waits();
-    return;
   }
 }
 
 // Takes over the error of a rank that has told of one.
 inline void CudaFabric::hear() {
   if (detail::is_busy(rescue_stream_)) return;
+  if (mail_.error() == nullptr) return;
+  // The copy that brought the flag may have read the text before it came: what is read from now on has all of it.
+  mail_.ask(rescue_stream_);
+  const auto end = detail::Clock::now() + std::chrono::seconds(1);
+  while (detail::is_busy(rescue_stream_)) {
+    if (detail::Clock::now() > end) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   const detail::CudaLetter* letter = mail_.error();
-  if (letter == nullptr) return;
-  if (failure_.set(static_cast<Errc>(letter->code), letter->text)) communicators_->distrust();
+  if (failure_.set(static_cast<Errc>(std::min(letter->code, static_cast<std::uint64_t>(Errc::operation))),
+                   letter->text))
+    communicators_->distrust();
 }
 
 // The first wait of a run that its word does not meet. The words are read on a stream of their own; where even that is
