@@ -63,4 +63,10 @@ if(TIDE_CUDA)
   target_link_libraries(headers.nvcc PRIVATE tide::cuda tide_development)
   target_compile_options(headers.nvcc PRIVATE -Xcompiler=-O0 -Xcicc=-O0 -Xptxas=-O0)
   set_target_properties(headers.nvcc PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/headers)
+
+  # Rows of docs/failure-modes.md that only nvcc can show; that it compiles is the proof.
+  add_library(failure_modes.nvcc OBJECT ${CMAKE_CURRENT_SOURCE_DIR}/failure_modes/nvcc_rows.cu)
+  target_link_libraries(failure_modes.nvcc PRIVATE tide::cuda tide_development)
+  target_compile_options(failure_modes.nvcc PRIVATE -Xcompiler=-fno-exceptions,-fno-rtti,-O0 -Xcicc=-O0 -Xptxas=-O0)
+  set_target_properties(failure_modes.nvcc PROPERTIES CUDA_SEPARABLE_COMPILATION ON)
 endif()
