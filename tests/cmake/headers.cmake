@@ -69,4 +69,7 @@ if(TIDE_CUDA)
   target_link_libraries(failure_modes.nvcc PRIVATE tide::cuda tide_development)
   target_compile_options(failure_modes.nvcc PRIVATE -Xcompiler=-fno-exceptions,-fno-rtti,-O0 -Xcicc=-O0 -Xptxas=-O0)
   set_target_properties(failure_modes.nvcc PROPERTIES CUDA_SEPARABLE_COMPILATION ON)
+  add_test(NAME failure_modes/hidden_kernels COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/check_hidden.sh
+                                                    $<TARGET_OBJECTS:failure_modes.nvcc>)
+  set_tests_properties(failure_modes/hidden_kernels PROPERTIES LABELS package TIMEOUT 60)
 endif()

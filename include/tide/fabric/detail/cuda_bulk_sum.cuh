@@ -266,7 +266,7 @@ TIDE_HIDDEN cudaError_t launch_sum(const CudaLaunch& launch, int ctas, cudaStrea
 }
 
 template <Kernel::Kind Kind, Element E, Finish End>
-[[nodiscard]] KernelCode cuda_kernel() noexcept {
+[[nodiscard]] TIDE_HIDDEN KernelCode cuda_kernel() noexcept {
   if constexpr (Kind == Kernel::Kind::cast) {
     return reinterpret_cast<KernelCode>(&launch_cast<type_of_t<E>>);
   } else {
