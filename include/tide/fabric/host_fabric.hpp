@@ -79,6 +79,7 @@ class HostFabric final : public HostPort {
   void require_open(const char* call);
   void fail_late(const std::string& what);
   [[noreturn]] void raise_failure();
+  void settle();
   void stop() noexcept;
 
   // A lane that programs share, by what it is for.
@@ -98,6 +99,7 @@ class HostFabric final : public HostPort {
 
   std::shared_ptr<detail::HostState> state_;
   Rank rank_;
+  HostFabric* partner_ = nullptr;  // the other fabric of the same rank, where a HostReplicas gave it two
   Phase phase_ = Phase::building;
   std::vector<Program> programs_;
   std::vector<SharedLane> lanes_;

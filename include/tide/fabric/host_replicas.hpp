@@ -34,6 +34,14 @@ class HostReplicas {
     const auto kin = std::make_shared<detail::HostKin>();
     for (index_t i = 0; i < replicas.ranks(); ++i) inside_.push_back(HostCluster(shards, options, kin));
     for (index_t i = 0; i < shards.ranks(); ++i) across_.push_back(HostCluster(replicas, options, kin));
+    for (index_t r = 0; r < replicas.ranks(); ++r) {
+      for (index_t s = 0; s < shards.ranks(); ++s) {
+        HostFabric& inside = this->fabric(Rank{r}, Rank{s});
+        HostFabric& across = this->replicas(Rank{r}, Rank{s});
+        inside.partner_ = &across;
+        across.partner_ = &inside;
+      }
+    }
   }
   HostReplicas(const HostReplicas&) = delete;
   HostReplicas& operator=(const HostReplicas&) = delete;

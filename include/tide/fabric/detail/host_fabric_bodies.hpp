@@ -51,13 +51,18 @@ inline void HostFabric::require_open(const char* call) {
 
 inline void HostFabric::raise_failure() {
   // Lanes of this rank may still read or write the caller's memory: they stop after the op that they are at.
+  settle();
+  if (partner_ != nullptr) partner_->settle();
+  state_->failure.raise_it();
+}
+
+inline void HostFabric::settle() {
   for (const SharedLane& shared : lanes_) {
     if (!shared.body->is_this_thread()) shared.body->settle();
   }
   for (const auto& stream : streams_) {
     if (!stream->is_this_thread()) stream->settle();
   }
-  state_->failure.raise_it();
 }
 
 inline void HostFabric::fail_late(const std::string& what) {
@@ -337,7 +342,7 @@ inline void HostFabric::close() {
   for (const SharedLane& shared : lanes_) inside = inside || shared.body->is_this_thread();
   if (inside) raise(Errc::order, "tide::HostFabric: close must not be called by a function on a stream.");
   stop();
-  if (state_->failure.failed()) state_->failure.raise_it();
+  if (state_->failure.failed()) raise_failure();
 }
 
 }  // namespace tide
