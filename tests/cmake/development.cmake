@@ -58,7 +58,7 @@ target_compile_options(
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-error>
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,15>>:-Wno-error>
     # nvcc's own warnings are errors; those of its host compiler are seen, not fatal, for the reasons above.
-    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wno-restrict,-Wno-error>)
 
 # Reads VALUE of the line `// KEY: VALUE` (`# KEY: VALUE` in a script) among the first lines of FILE; empty if none.
 function(tide_read_head file key result)
