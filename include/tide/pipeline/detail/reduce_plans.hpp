@@ -61,22 +61,56 @@ inline constexpr bool may_fit_inbox = [] {
   return memory.inbox.place == InboxPlace::slot ? memory.network.bytes() : memory.bytes();
 }
 
+// The exchanges by which a policy may cross the nodes of a layout. Of one that chooses, those that fit the inbox;
+// doubling where neither does, so that the inbox says why.
+struct Exchanges {
+  bool doubling = false;
+  bool direct = false;
+};
+template <class Inter, class Inbox>
+[[nodiscard]] constexpr Exchanges exchanges_of(const LayoutView& layout) {
+  if constexpr (chooses_exchange<Inter>) {
+    const bool doubling = fits_inbox<Inbox>(layout, Exchange::doubling, wire_of<Inter>);
+    const bool direct = fits_inbox<Inbox>(layout, Exchange::direct, wire_of<Inter>);
+    return {doubling || !direct, direct};
+  } else {
+    return {exchange_of<Inter> == Exchange::doubling, exchange_of<Inter> == Exchange::direct};
+  }
+}
+
+// What an inbox takes by an exchange.
+template <class Inter, class Inbox>
+[[nodiscard]] constexpr ReduceMemory memory_of(const LayoutView& layout, Exchange exchange) {
+  if constexpr (std::is_same_v<Inter, SingleNode>) {
+    return {Inbox::shape(layout), {}};
+  } else {
+    return Inbox::memory(layout, exchange, wire_of<Inter>);
+  }
+}
+
 // What an inbox takes with a policy between nodes; the most that it may take where that chooses.
 template <class Inter, class Inbox>
 [[nodiscard]] constexpr ReduceMemory reduce_memory(const LayoutView& layout) {
-  if constexpr (std::is_same_v<Inter, SingleNode>) {
-    return {Inbox::shape(layout), {}};
-  } else if constexpr (chooses_exchange<Inter>) {
-    const auto memory_of = [&](Exchange exchange) { return Inbox::memory(layout, exchange, wire_of<Inter>); };
-    const bool direct_fits = fits_inbox<Inbox>(layout, Exchange::direct, wire_of<Inter>);
-    ReduceMemory most = direct_fits ? memory_of(Exchange::direct) : ReduceMemory{};
-    if (direct_fits && !fits_inbox<Inbox>(layout, Exchange::doubling, wire_of<Inter>)) return most;
-    const ReduceMemory doubling = memory_of(Exchange::doubling);  // where neither fits, this says why
-    if (own_bytes(doubling) >= own_bytes(most)) most = doubling;
-    return most;
-  } else {
-    return Inbox::memory(layout, exchange_of<Inter>, wire_of<Inter>);
+  const Exchanges may = exchanges_of<Inter, Inbox>(layout);
+  ReduceMemory most = memory_of<Inter, Inbox>(layout, may.doubling ? Exchange::doubling : Exchange::direct);
+  if (may.doubling && may.direct) {
+    const ReduceMemory direct = memory_of<Inter, Inbox>(layout, Exchange::direct);
+    if (own_bytes(direct) > own_bytes(most)) most = direct;
   }
+  return most;
+}
+
+// What a policy crosses nodes by.
+template <class Reducer, class Inter, class Inbox>
+[[nodiscard]] constexpr Exchange chosen_exchange(const Collective& collective) {
+  const Exchanges may = exchanges_of<Inter, Inbox>(collective.layout);
+  if constexpr (chooses_exchange<Inter>) {
+    if (may.doubling && may.direct) {
+      return Inter::template choose<Reducer>(
+          collective, [&](Exchange exchange) { return memory_of<Inter, Inbox>(collective.layout, exchange); });
+    }
+  }
+  return may.doubling ? Exchange::doubling : Exchange::direct;
 }
 
 template <class Reducer, class Inter, class Inbox>
@@ -87,17 +121,7 @@ template <class Reducer, class Inter, class Inbox>
   collective.gradients = gradients;
   collective.finish = Reducer::finish;
   collective.ctas = Reducer::launch::ctas;
-  ReduceMemory memory = reduce_memory<Inter, Inbox>(layout);
-  if constexpr (chooses_exchange<Inter>) {
-    // Where one exchange does not fit the inbox there is no choice.
-    const bool direct_fits = fits_inbox<Inbox>(layout, Exchange::direct, wire_of<Inter>);
-    const bool doubling_fits = fits_inbox<Inbox>(layout, Exchange::doubling, wire_of<Inter>);
-    const auto memory_of = [&](Exchange exchange) { return Inbox::memory(layout, exchange, wire_of<Inter>); };
-    const Exchange exchange = direct_fits && doubling_fits ? Inter::template choose<Reducer>(collective, memory_of)
-                              : direct_fits                ? Exchange::direct
-                                                           : Exchange::doubling;
-    memory = memory_of(exchange);
-  }
+  const ReduceMemory memory = memory_of<Inter, Inbox>(layout, chosen_exchange<Reducer, Inter, Inbox>(collective));
   collective.inbox = memory.inbox;
   collective.network = memory.network;
   if constexpr (std::is_same_v<Inter, SingleNode>) {

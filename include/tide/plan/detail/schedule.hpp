@@ -112,7 +112,6 @@ class Schedule {
   void advance(double now, std::uint32_t r, std::uint32_t l) {
     RankState& rank = ranks_[r];
     LaneState& lane = rank.lanes[l];
-    lane.awaited = -1;
     while (lane.next < lane.ops.size()) {
       const Op& op = plans_[r].ops[lane.ops[lane.next]];
       if (op.kind == OpKind::wait && rank.words[static_cast<std::size_t>(op.word())] < op.value()) {
