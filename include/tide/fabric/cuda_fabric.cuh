@@ -64,8 +64,7 @@ class CudaFabric final : public FabricPort {
   /// Collective: compares what the ranks have reserved and attached, makes the arena and its window, tries the path to
   /// every rank, loads every kernel.
   /// @throws Error (Errc::mismatch) when ranks differ, (Errc::capacity) when a device has too little memory; the same
-  /// on
-  ///         every rank
+  ///         on every rank
   void init();
 
   /// Waits for the work of this rank, meets the others, and gives everything back. May be called again. A rank that

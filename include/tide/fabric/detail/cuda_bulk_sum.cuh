@@ -156,14 +156,9 @@ TIDE_HIDDEN __global__ void __launch_bounds__(BulkRing<In, N, Consumers>::thread
   for (std::int64_t tile = blockIdx.x; tile < launch.tiles; tile += gridDim.x) {
     cursor.seek(launch, tile);
     const CudaRow& row = cursor.row;
-    const void* base = launch.table != nullptr ? launch.table[row.parameter] : launch.source;
-    const SumInputs<In> in{static_cast<const In*>(base) + row.source,
-                           launch.pieces + row.piece * static_cast<std::int64_t>(sizeof(In)), launch.piece_stride,
-                           launch.position};
+    const SumInputs<In> in = inputs_of<In>(launch, row);
     float* out = reinterpret_cast<float*>(launch.target) + row.target;
-    const std::int64_t begin = (tile - row.first_tile) << launch.tile_log2;
-    const std::int64_t tile_end = begin + (std::int64_t{1} << launch.tile_log2);
-    const std::int64_t end = tile_end < row.elements ? tile_end : row.elements;
+    const auto [begin, end] = TileRange(launch, row, tile);
     constexpr std::int64_t unit = bulk_alignment / static_cast<std::int64_t>(sizeof(In));
     const std::int64_t bulk_end = begin + (end - begin) / unit * unit;
     if (warp >= Consumers) {

@@ -119,6 +119,18 @@ struct RowCursor {
   }
 };
 
+// The elements of its row that a tile covers.
+struct TileRange {
+  std::int64_t begin;
+  std::int64_t end;
+
+  __device__ TileRange(const CudaLaunch& launch, const CudaRow& row, std::int64_t tile) {
+    begin = (tile - row.first_tile) << launch.tile_log2;
+    const std::int64_t tile_end = begin + (std::int64_t{1} << launch.tile_log2);
+    end = tile_end < row.elements ? tile_end : row.elements;
+  }
+};
+
 // Four elements that lie together, read with one access where they are aligned to their size.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
@@ -158,6 +170,14 @@ struct SumInputs {
     return i == position ? own : reinterpret_cast<const In*>(pieces + (i < position ? i : i - 1) * stride);
   }
 };
+
+// The inputs of a row, from its first element on.
+template <class In>
+__device__ inline SumInputs<In> inputs_of(const CudaLaunch& launch, const CudaRow& row) {
+  const void* base = launch.table != nullptr ? launch.table[row.parameter] : launch.source;
+  return {static_cast<const In*>(base) + row.source, launch.pieces + row.piece * static_cast<std::int64_t>(sizeof(In)),
+          launch.piece_stride, launch.position};
+}
 
 __device__ inline float add(float a, float b) { return __fadd_rn(a, b); }
 
@@ -217,14 +237,9 @@ __device__ inline void sum_rows(const CudaLaunch& launch) {
   for (std::int64_t tile = blockIdx.x; tile < launch.tiles; tile += gridDim.x) {
     cursor.seek(launch, tile);
     const CudaRow& row = cursor.row;
-    const void* base = launch.table != nullptr ? launch.table[row.parameter] : launch.source;
-    SumInputs<In> in{static_cast<const In*>(base) + row.source,
-                     launch.pieces + row.piece * static_cast<std::int64_t>(sizeof(In)), launch.piece_stride,
-                     launch.position};
+    const SumInputs<In> in = inputs_of<In>(launch, row);
     float* out = reinterpret_cast<float*>(launch.target) + row.target;
-    const std::int64_t begin = (tile - row.first_tile) << launch.tile_log2;
-    const std::int64_t tile_end = begin + (std::int64_t{1} << launch.tile_log2);
-    const std::int64_t end = tile_end < row.elements ? tile_end : row.elements;
+    const auto [begin, end] = TileRange(launch, row, tile);
     const int inputs = N > 0 ? N : launch.inputs;
     bool wide = aligned4(out) && aligned4(in.own);
     if (inputs > 1)
@@ -286,9 +301,7 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) cast_kernel(CudaLaun
     const CudaRow& row = cursor.row;
     const float* in = reinterpret_cast<const float*>(launch.source) + row.source;
     To* out = reinterpret_cast<To*>(launch.target) + row.target;
-    const std::int64_t begin = (tile - row.first_tile) << launch.tile_log2;
-    const std::int64_t tile_end = begin + (std::int64_t{1} << launch.tile_log2);
-    const std::int64_t end = tile_end < row.elements ? tile_end : row.elements;
+    const auto [begin, end] = TileRange(launch, row, tile);
     const std::int64_t vectors = aligned4(in) && aligned4(out) ? (end - begin) / 4 : 0;
     for (std::int64_t v = threadIdx.x; v < vectors; v += cuda_threads) {
       const std::int64_t e = begin + 4 * v;
