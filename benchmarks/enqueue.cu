@@ -3,11 +3,12 @@
 // enqueue: what the host pays for a gather and a reduce-scatter of a Llama-3.1-70B block on all GPUs of this machine,
 // and for each driver call that they are made of. Median over steps, in microseconds, of the slowest rank.
 
-#include "../examples/support/files.hpp"
+#include "../examples/support/args.hpp"
 #include "../examples/support/program.hpp"
 #include "support/described_run.cuh"
 
 #include <tide/fabric/cuda_cluster.cuh>
+#include <tide/models/llama3_1.hpp>
 #include <tide/pipeline/all_gather.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
@@ -19,17 +20,12 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
 
-inline constexpr auto block =
-    tide::group(tide::param<tide::bf16>("q_proj", {8192, 8192}), tide::param<tide::bf16>("k_proj", {1024, 8192}),
-                tide::param<tide::bf16>("v_proj", {1024, 8192}), tide::param<tide::bf16>("o_proj", {8192, 8192}),
-                tide::param<tide::bf16>("gate_proj", {28672, 8192}), tide::param<tide::bf16>("up_proj", {28672, 8192}),
-                tide::param<tide::bf16>("down_proj", {8192, 28672}), tide::param<tide::bf16>("input_norm", {8192}),
-                tide::param<tide::bf16>("post_norm", {8192}));
-using Layout = tide::ShardLayout<block, tide::Mesh<1, tide::dynamic>>;
+using Layout = tide::ShardLayout<tide::models::llama3_1_70b::block, tide::Mesh<1, tide::dynamic>>;
 
 double median_us(const std::function<void()>& call, const std::function<void()>& after, int count) {
   std::vector<double> all;
@@ -39,8 +35,7 @@ double median_us(const std::function<void()>& call, const std::function<void()>&
     all.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
     after();
   }
-  std::nth_element(all.begin(), all.begin() + count / 2, all.end());
-  return all[static_cast<std::size_t>(count / 2)];
+  return tide_benchmark::median(std::move(all));
 }
 
 struct Line {
@@ -233,9 +228,7 @@ int run(int argc, char** argv) {
   std::printf("on %d GPUs, host microseconds, median\n", devices);
   add("enqueue", collectives(devices));
   add("driver call behind an unmet wait", driver_calls(devices));
-  if (const auto file = args.text("--json")) {
-    tide_example::write_file(*file, [&](std::ostream& out) { out << tide_benchmark::to_json(report).dump(1) << '\n'; });
-  }
+  if (const auto file = args.text("--json")) tide_benchmark::write_report(*file, report);
   return 0;
 }
 

@@ -3,7 +3,7 @@
 // sum_kernel: how long the sum of a reduce-scatter takes alone, by number of SMs, on one GPU; with plain loads, and
 // with bulk loads and 8 or 16 warps that add. Checks first that all give the same bits.
 
-#include "../examples/support/files.hpp"
+#include "../examples/support/args.hpp"
 #include "../examples/support/program.hpp"
 #include "support/described_run.cuh"
 
@@ -173,9 +173,7 @@ int run(int argc, char** argv) {
       std::printf("\n");
     }
   }
-  if (const auto file = args.text("--json")) {
-    tide_example::write_file(*file, [&](std::ostream& out) { out << tide_benchmark::to_json(report).dump(1) << '\n'; });
-  }
+  if (const auto file = args.text("--json")) tide_benchmark::write_report(*file, report);
   return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "../examples/support/args.hpp"
 #include "../examples/support/files.hpp"
+#include "../examples/support/median.hpp"
 #include "../examples/support/mesh.hpp"
 #include "../examples/support/program.hpp"
 #include "../examples/support/progress.hpp"
@@ -66,12 +67,6 @@ struct Row {
   std::vector<double> seconds;
   double gigabytes = 0;
   bool holds = false;
-
-  [[nodiscard]] double median() const {
-    std::vector<double> sorted = seconds;
-    std::sort(sorted.begin(), sorted.end());
-    return (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]) / 2;
-  }
 };
 
 /// What is wrong with a row, nothing if all is right.
@@ -80,7 +75,8 @@ std::string complaint(const Row& row, const std::string& mesh) {
   if (!row.holds) text << "a law is violated; ";
   for (const Limit& limit : limits) {
     if (limit.mesh != mesh || limit.model != row.model) continue;
-    if (row.median() >= limit.seconds) text << row.median() << " s, the limit is " << limit.seconds << " s; ";
+    if (median(row.seconds) >= limit.seconds)
+      text << median(row.seconds) << " s, the limit is " << limit.seconds << " s; ";
     if (row.gigabytes >= limit.gigabytes) text << row.gigabytes << " GB, the limit is " << limit.gigabytes << " GB; ";
   }
   const std::string all = text.str();
@@ -160,13 +156,13 @@ int run(const Args& args) {
   nlohmann::ordered_json json{{"mesh", name}, {"rows", nlohmann::ordered_json::array()}};
   bool good = true;
   for (const Row& row : rows) {
-    table.add({row.model, row.operation, std::to_string(row.ops), fixed(row.median(), 2), fixed(row.gigabytes, 2),
-               row.holds ? "yes" : "no"});
+    table.add({row.model, row.operation, std::to_string(row.ops), fixed(median(row.seconds), 2),
+               fixed(row.gigabytes, 2), row.holds ? "yes" : "no"});
     json["rows"].push_back({{"model", row.model},
                             {"operation", row.operation},
                             {"ops", row.ops},
                             {"samples_s", row.seconds},
-                            {"seconds", row.median()},
+                            {"seconds", median(row.seconds)},
                             {"peak_gb", row.gigabytes},
                             {"holds", row.holds}});
     const std::string wrong = complaint(row, name);

@@ -7,6 +7,7 @@
 #include "must.cuh"
 #include "report.hpp"
 
+#include <tide/fabric/detail/nccl_window.cuh>
 #include <tide/version.hpp>
 
 #include <cstdlib>
@@ -18,11 +19,6 @@ namespace tide_benchmark {
 
 [[nodiscard]] inline std::string version_text(int code, int thousand) {
   return std::to_string(code / thousand) + "." + std::to_string(code % thousand / (thousand / 100));
-}
-
-// "2.28.9"
-[[nodiscard]] inline std::string nccl_text(int code) {
-  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
 }
 
 [[nodiscard]] inline std::string now_text() {
@@ -54,8 +50,8 @@ inline void describe_run(Report& report, int argc, char** argv, int gpus) {
   if (module_version >> text) report.versions["driver"] = text;
   report.versions["cuda_driver"] = version_text(driver, 1000);
   report.versions["cuda_runtime"] = version_text(runtime, 1000);
-  report.versions["nccl"] = nccl_text(nccl);
-  report.versions["nccl_header"] = nccl_text(NCCL_VERSION_CODE);
+  report.versions["nccl"] = tide::detail::nccl_version_text(nccl);
+  report.versions["nccl_header"] = tide::detail::nccl_version_text(NCCL_VERSION_CODE);
   for (const char* name : {"NCCL_NVLS_ENABLE", "CUDA_DEVICE_MAX_CONNECTIONS"}) {
     const char* value = std::getenv(name);
     report.versions[name] = value != nullptr ? value : "";

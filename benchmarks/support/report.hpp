@@ -4,11 +4,12 @@
 
 #pragma once
 
+#include "../../examples/support/files.hpp"
+#include "../../examples/support/median.hpp"
 #include "../../examples/support/table.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -18,12 +19,7 @@
 
 namespace tide_benchmark {
 
-/// The middle of some numbers; of two middle ones, their mean.  @pre there is one
-[[nodiscard]] inline double median(std::vector<double> numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  const std::size_t half = numbers.size() / 2;
-  return numbers.size() % 2 == 1 ? numbers[half] : (numbers[half - 1] + numbers[half]) / 2;
-}
+using tide_example::median;
 
 /// One measurement. What does not apply stays empty.
 struct Row {
@@ -84,6 +80,11 @@ struct Report {
   all["date"] = report.date;
   all["rows"] = std::move(rows);
   return all;
+}
+
+/// Writes a report to a file, or to standard output where it is "-".
+inline void write_report(const std::string& file, const Report& report) {
+  tide_example::write_file(file, [&](std::ostream& out) { out << to_json(report).dump(1) << '\n'; });
 }
 
 [[nodiscard]] inline std::string fixed(double number, int digits) {

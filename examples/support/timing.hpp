@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include "median.hpp"
+
 #include <tide/fabric/host_cluster.hpp>
 
 #include <algorithm>
@@ -38,13 +40,6 @@ inline void on_all_ranks(tide::HostCluster& cluster, const RankWork& work) { clu
   });
   const auto passed = *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
   return std::chrono::duration<double, std::milli>(passed).count();
-}
-
-/// The middle of some numbers; of two middle ones, their mean.  @pre there is one
-[[nodiscard]] inline double median(std::vector<double> numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  const std::size_t half = numbers.size() / 2;
-  return numbers.size() % 2 == 1 ? numbers[half] : (numbers[half - 1] + numbers[half]) / 2;
 }
 
 /// How many bytes all ranks copy in a second, each from one part of its arena to another: more than caches hold.
