@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tide/fabric/host_fabric.hpp>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/all_gather.hpp>
 #include <tide/transport/unicast_transport.hpp>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tide/fabric/host_fabric.hpp>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
 
 inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4}));
