@@ -31,7 +31,7 @@ endfunction()
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/compile_fail
      compile_fail/*.cpp compile_fail/*.cu)
-if(TIDE_TEST_SCOPE STREQUAL all)
+if(tide_checks_sources)
   set(host_sources ${sources})
   list(FILTER host_sources INCLUDE REGEX "\\.cpp$")
   set(quiet -fno-diagnostics-show-caret) # our words must come from the message, not from a quoted source line

@@ -3,14 +3,20 @@
 # What tests, examples and benchmarks share: strict warnings, JSON, the CUDA language, and the lines at the head of a
 # source that say how it is built and run. None of it reaches a user of tide::tide.
 
-# all      everything
-# runtime  what runs on the host, for sanitizers: no checks of sources, no `static` tests
-# threads  of these, what starts threads, for ThreadSanitizer
-# cuda     what nvcc compiles
-set(TIDE_TEST_SCOPE all CACHE STRING "all, runtime, threads or cuda: which tests and programs are built")
-set_property(CACHE TIDE_TEST_SCOPE PROPERTY STRINGS all runtime threads cuda)
-if(NOT TIDE_TEST_SCOPE MATCHES "^(all|runtime|threads|cuda)$")
-  message(FATAL_ERROR "tide: TIDE_TEST_SCOPE is all, runtime, threads or cuda, not '${TIDE_TEST_SCOPE}'")
+# all       everything
+# compiler  what depends on the compiler: headers, refused programs, `static` tests, tests compiled with other options
+# runtime   what runs on the host, for sanitizers: no checks of sources, no `static` tests
+# threads   of these, what starts threads, for ThreadSanitizer
+# cuda      what nvcc compiles
+set(tide_scopes all compiler runtime threads cuda)
+set(TIDE_TEST_SCOPE all CACHE STRING "One of ${tide_scopes}: which tests and programs are built")
+set_property(CACHE TIDE_TEST_SCOPE PROPERTY STRINGS ${tide_scopes})
+if(NOT TIDE_TEST_SCOPE IN_LIST tide_scopes)
+  message(FATAL_ERROR "tide: TIDE_TEST_SCOPE is one of ${tide_scopes}, not '${TIDE_TEST_SCOPE}'")
+endif()
+set(tide_checks_sources FALSE)
+if(TIDE_TEST_SCOPE MATCHES "^(all|compiler)$")
+  set(tide_checks_sources TRUE)
 endif()
 set(tide_sanitizing FALSE)
 if(TIDE_TEST_SCOPE MATCHES "^(runtime|threads)$")
@@ -38,6 +44,12 @@ find_path(TIDE_NLOHMANN_INCLUDE nlohmann/json.hpp DOC "Folder that holds nlohman
 if(NOT TIDE_NLOHMANN_INCLUDE)
   message(FATAL_ERROR "tide: tests, examples and benchmarks need nlohmann/json.hpp: install nlohmann-json3-dev "
                       "(Debian) or set TIDE_NLOHMANN_INCLUDE to the folder that holds nlohmann/json.hpp")
+endif()
+
+# For what a compiler need not make fast. Sanitizers have options of their own.
+set(tide_quick_options "")
+if(NOT tide_sanitizing)
+  set(tide_quick_options -O1)
 endif()
 
 # CMAKE_CXX_EXTENSIONS keeps its default, as a user's does: GCC fuses multiply and add in gnu++20 and not in c++20.
@@ -94,8 +106,9 @@ function(tide_describe_test test source default_labels)
   endif()
 endfunction()
 
-# One program for each X.cpp of the current folder, X.cu instead where CUDA is enabled; NN_X is a test, too.
-# Programs that this scope neither tests nor needs nvcc for are left to `cmake --build ... --target X`.
+# One program for each X.cpp of the current folder, X.cu instead where CUDA is enabled; NN_X is a test, too, and shows
+# how tide is used, not how fast it is: half of a compiler's time is saved.
+# Programs that a scope has no use for are left to `cmake --build ... --target X`.
 function(tide_add_programs kind)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
   foreach(source IN LISTS sources)
@@ -117,13 +130,16 @@ function(tide_add_programs kind)
       endif()
       set(library tide::tide)
       set(label host)
-      if(TIDE_TEST_SCOPE STREQUAL cuda OR tide_sanitizing)
+      if(TIDE_TEST_SCOPE MATCHES "^(compiler|cuda)$" OR (tide_sanitizing AND kind STREQUAL benchmark))
         set(on_demand TRUE)
       endif()
     endif()
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE ${library} tide_development)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ${on_demand})
+    if(is_test AND NOT source MATCHES "\\.cu$")
+      target_compile_options(${name} PRIVATE ${tide_quick_options})
+    endif()
     if(TIDE_BUILD_TESTS AND is_test AND NOT on_demand)
       add_test(NAME examples/${name} COMMAND ${name})
       tide_describe_test(examples/${name} ${source} "example;${label}")

@@ -26,7 +26,7 @@ function(tide_write_header_units folder extension)
   set(ALL_SOURCES ${all} PARENT_SCOPE)
 endfunction()
 
-if(TIDE_TEST_SCOPE STREQUAL all)
+if(tide_checks_sources)
   set(host_headers ${tide_headers})
   list(FILTER host_headers INCLUDE REGEX "\\.hpp$")
   tide_write_header_units(headers.host cpp ${host_headers})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The smallest user: gathers and reduces on two CPU ranks, and says which version it got.
+// A small user: gathers and reduces on two CPU ranks, and says which version it got.
 #include "consumer.hpp"
 
 #include <cstdio>

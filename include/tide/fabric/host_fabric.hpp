@@ -39,22 +39,23 @@ class HostFabric final : public HostPort {
     return true;
   }
 
-  [[nodiscard]] HostStream stream() override;
-  void init() override;
-  void close() override;
+  // All of these are `inline` here already: of a virtual function that is not, GCC would emit the class in every unit.
+  [[nodiscard]] inline HostStream stream() override;
+  inline void init() override;
+  inline void close() override;
 
-  index_t reserve(index_t bytes, index_t alignment) override;
+  inline index_t reserve(index_t bytes, index_t alignment) override;
   [[nodiscard]] std::byte* arena() const noexcept override { return state_->at(rank_).arena.get(); }
-  std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
-  void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) override;
-  [[nodiscard]] Event exit_event(std::int32_t program, ExitKind kind) override;
-  [[noreturn]] void refuse(Errc code, const std::string& text) override;
-  Event record(StreamRef stream) override;
-  void wait(StreamRef stream, const Event& event) override;
-  void zero(StreamRef stream, void* target, index_t bytes) override;
-  void run(StreamRef stream, std::function<void()> function) override;
-  [[nodiscard]] bool passed(std::int32_t counter, std::uint64_t value) override;
-  void synchronize(std::int32_t counter, std::uint64_t value) override;
+  inline std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
+  inline void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) override;
+  [[nodiscard]] inline Event exit_event(std::int32_t program, ExitKind kind) override;
+  [[noreturn]] inline void refuse(Errc code, const std::string& text) override;
+  inline Event record(StreamRef stream) override;
+  inline void wait(StreamRef stream, const Event& event) override;
+  inline void zero(StreamRef stream, void* target, index_t bytes) override;
+  inline void run(StreamRef stream, std::function<void()> function) override;
+  [[nodiscard]] inline bool passed(std::int32_t counter, std::uint64_t value) override;
+  inline void synchronize(std::int32_t counter, std::uint64_t value) override;
 
  private:
   friend class HostReplicas;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tide/fabric/host_fabric.hpp>
+#include <tide/fabric/host_port.hpp>
 #include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/all_gather.hpp>
 #include <tide/transport/unicast_transport.hpp>
@@ -36,7 +36,7 @@ using OverNodes = tide::AllGather<TwoNodes, tide::UnicastTransport, tide::RdmaDo
 #endif
 
 #if TIDE_CASE == 5  // expect: tide::AllGather: the pool must be made for the layout
-void subject(tide::HostFabric& fabric, OtherPool& pool) { Gather gather(fabric, pool); }
+void subject(tide::HostPort& fabric, OtherPool& pool) { Gather gather(fabric, pool); }
 #elif TIDE_CASE == 6   // expect: tide::AllGather: the first argument must be a Fabric
 void subject(tide::FabricPort& fabric, Pool& pool) { Gather gather(fabric, pool); }
 #elif TIDE_CASE == 8   // expect: tide::AllGather: slot_bytes is a constant of groups that the compiler knows
@@ -47,9 +47,9 @@ constexpr tide::index_t subject = tide::AllGather<tide::DynamicLayout, tide::Uni
 using OnAnyMesh = tide::ShardLayout<weights, tide::Mesh<1, tide::dynamic>>;
 constexpr tide::index_t subject = tide::AllGather<OnAnyMesh, tide::UnicastTransport>::network_bytes;
 #else                  // control: a transport, one node or a way over nodes, a fabric, a pool made for the layout
-void subject(tide::HostFabric& fabric, Pool& pool) { Gather gather(fabric, pool); }
+void subject(tide::HostPort& fabric, Pool& pool) { Gather gather(fabric, pool); }
 #ifndef TIDE_CASE
-void over_nodes(tide::HostFabric& fabric, Pool& pool) { OverNodes gather(fabric, pool); }
+void over_nodes(tide::HostPort& fabric, Pool& pool) { OverNodes gather(fabric, pool); }
 constexpr tide::index_t constants = Gather::slot_bytes + tide::AllGather<Layout, tide::UnicastTransport>::driver_calls +
                                     tide::AllGather<Layout, tide::UnicastTransport>::network_bytes;
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tide/fabric/host_fabric.hpp>
+#include <tide/fabric/host_port.hpp>
 #include <tide/pipeline/all_reduce.hpp>
 
 using tide::UnicastTransport;
@@ -13,4 +13,4 @@ using Sums = tide::AllReduce<tide::Depth<1>, UnicastTransport, tide::CopyEngineR
 using Sums = tide::AllReduce<>;
 #endif
 
-void subject(tide::HostFabric& fabric) { Sums sums(fabric, 1); }
+void subject(tide::HostPort& fabric) { Sums sums(fabric, 1); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tide/fabric/host_fabric.hpp>
+#include <tide/fabric/host_port.hpp>
 #include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
 
@@ -32,15 +32,15 @@ using Reduce = tide::ReduceScatter<Layout, Reducer>;
 #if TIDE_CASE == 5  // expect: tide::ReduceScatter: the first argument must be a Fabric
 void subject(tide::FabricPort& fabric) { Reduce reduce(fabric); }
 #elif TIDE_CASE == 7   // expect: tide::SlotReuse: the reduce-scatter must be given a pool
-void subject(tide::HostFabric& fabric) { InSlot reduce(fabric); }
+void subject(tide::HostPort& fabric) { InSlot reduce(fabric); }
 #elif TIDE_CASE == 8   // expect: tide::ReduceScatter: the pool must be made for the layout
-void subject(tide::HostFabric& fabric, OtherPool& pool) { InSlot reduce(fabric, pool); }
+void subject(tide::HostPort& fabric, OtherPool& pool) { InSlot reduce(fabric, pool); }
 #elif TIDE_CASE == 10  // expect: tide::ReduceScatter: inbox_bytes and driver_calls are constants of static layouts
 constexpr tide::index_t subject = tide::ReduceScatter<tide::DynamicLayout, Reducer>::inbox_bytes;
 #elif TIDE_CASE == 11  // expect: tide::ReduceScatter: inbox_bytes and driver_calls are constants of static layouts
 constexpr tide::index_t subject = tide::ReduceScatter<tide::DynamicLayout, Reducer>::driver_calls;
 #else                  // control: a reducer, an inbox, one node, a fabric, a pool that was made for the layout
-void subject(tide::HostFabric& fabric, Pool& pool) {
+void subject(tide::HostPort& fabric, Pool& pool) {
   Reduce reduce(fabric);
   InSlot in_slot(fabric, pool);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tide/fabric/host_fabric.hpp>
+#include <tide/fabric/host_port.hpp>
 #include <tide/pipeline/sharded_step.hpp>
 
 inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4}));
@@ -33,6 +33,6 @@ void subject(tide::FabricPort& fabric) { Step step(fabric); }
 #elif TIDE_CASE == 7  // expect: tide::ShardedStep: the model has no part of this name
 auto subject = Step::repeat<"block">;
 #else                 // control: slots enough, a fabric, a name
-void subject(tide::HostFabric& fabric) { Step step(fabric); }
+void subject(tide::HostPort& fabric) { Step step(fabric); }
 auto number = Step::repeat<"blocks">;
 #endif
