@@ -12,8 +12,9 @@
 //
 // `repeat` says how many such groups the model has, one if it is missing; their names count up from the first one's.
 // `gradient` is the element of the gradient, if not `dtype`; `rows` are ragged row counts, one per rank. `tied` lists
-// the names of one tensor of which a group lists one; the others become its aliases there. Other keys are left alone.
-// Whatever is wrong is one tide::Error that names the file, the group and the parameter.
+// the names of one tensor of which a group lists one; the others become its aliases there. Of the model's keys others
+// are left alone; in a group, a parameter or an alias they are errors, so that a misspelt one changes nothing in
+// silence. Whatever is wrong is one tide::Error that names the file, the group and the parameter.
 
 #pragma once
 
@@ -25,6 +26,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string>
@@ -56,6 +58,9 @@ class ModelReader {
     const nlohmann::json document = parse(text);
     FileModel model;
     model.name = string(document, "model");
+    for (const char* key : {"params", "repeat", "aliases", "name"}) {
+      if (document.contains(key)) fail("'" + std::string(key) + "' is a key of a group, not of the model");
+    }
     std::set<std::string> names;
     for (const nlohmann::json& entry : array(document, "groups")) {
       group_ = "number " + std::to_string(model.units.size());
@@ -89,6 +94,7 @@ class ModelReader {
   FileUnit read_group(const nlohmann::json& entry) {
     FileUnit read;
     read.name = group_;
+    only(entry, {"name", "repeat", "index_from", "params", "aliases"});
     if (entry.contains("repeat")) read.repeat = integer(entry, "repeat", 1, 1'000'000);
     tide::index_t number = 0;
     for (const nlohmann::json& parameter : array(entry, "params")) {
@@ -100,6 +106,7 @@ class ModelReader {
     if (entry.contains("aliases")) {
       for (const nlohmann::json& tied : array(entry, "aliases")) {
         const std::string name = string(tied, "name");
+        only(tied, {"name", "target"});
         read.parameters.add_alias(name, string(tied, "target"));
       }
     }
@@ -122,12 +129,16 @@ class ModelReader {
       for (const std::string& name : names) {
         if (!lists(unit, name)) continue;
         if (home != nullptr)
-          fail("'tied' must name one tensor that is listed once; '" + name + "' and '" + *target + "' are");
+          fail("'tied': '" + name + "' and '" + *target + "' are both listed by a group; list one of them");
         home = &unit;
         target = &name;
       }
     }
-    if (home == nullptr) fail("'tied' must name a tensor that some group lists, not only '" + names.front() + "'");
+    if (home == nullptr) {
+      std::string list = "'" + names.front() + "'";
+      for (std::size_t i = 1; i < names.size(); ++i) list += ", '" + names[i] + "'";
+      fail("'tied': a group must list one of " + list);
+    }
     for (const std::string& name : names) {
       if (!home->parameters.view().find(name)) home->parameters.add_alias(name, *target);
     }
@@ -138,6 +149,7 @@ class ModelReader {
   }
 
   void read_parameter(const nlohmann::json& entry, tide::DynamicGroup& group) const {
+    only(entry, {"name", "shape", "dtype", "gradient", "shard_dim", "rows", "checkpoint_dtype"});
     std::vector<tide::index_t> shape = integers(entry, "shape");
     const tide::Element dtype = element(entry, "dtype");
     const tide::Element gradient = entry.contains("gradient") ? element(entry, "gradient") : dtype;
@@ -155,6 +167,15 @@ class ModelReader {
   }
 
   // ---- values: each is there and of its type, or the error says so
+
+  void only(const nlohmann::json& object, std::initializer_list<const char*> keys) const {
+    for (const auto& item : object.items()) {
+      if (std::find(keys.begin(), keys.end(), item.key()) != keys.end()) continue;
+      std::string known;
+      for (const char* key : keys) known += (known.empty() ? "" : ", ") + std::string(key);
+      fail("unknown key '" + cut(item.key(), 60) + "'; there are " + known);
+    }
+  }
 
   [[nodiscard]] const nlohmann::json& value(const nlohmann::json& object, const char* key) const {
     if (!object.is_object()) fail("an object with '" + std::string(key) + "' is expected, not " + shown(object));

@@ -7,20 +7,27 @@
     ...
     #endif
 
-CASE `control` must compile. A numbered case must not, and the compiler must print the text after `expect:`. A line
-`// flags: -std=c++17` gives the numbered cases more flags.
+CASE `control` must compile. A numbered case must not, and the compiler must print the text after `expect:`, and after
+`// names: w` behind it the string "w", which says which parameter it is. A line `// flags: -std=c++17` gives the
+numbered cases more flags.
 """
 
 import re
 import subprocess
 import sys
 
-CASE = re.compile(r"^\s*#\s*(?:el)?if TIDE_CASE == (\d+)\s*(?://\s*expect:\s*(.*\S))?\s*$", re.MULTILINE)
+CASE = re.compile(
+    r"^\s*#\s*(?:el)?if TIDE_CASE == (\d+)\s*(?://\s*expect:\s*(.*?\S)(?:\s*// names: (\S+))?)?\s*$", re.MULTILINE)
 
 
 def cases(text):
     """The numbered cases of a source: a list of (number, expected text or None)."""
-    return [(int(number), expected) for number, expected in CASE.findall(text)]
+    return [(number, expected) for number, expected, _ in named_cases(text)]
+
+
+def named_cases(text):
+    """The same with the name that must be printed: a list of (number, expected text or None, name or None)."""
+    return [(int(number), expected, name) for number, expected, name in CASE.findall(text)]
 
 
 def words(text):
@@ -64,6 +71,10 @@ def main():
     printed = words("\n".join(line for line in result.stdout.splitlines() if words(line) not in own))
     if words(wanted) not in printed:
         fail(f"{source}: case {case} fails to compile without the text: {wanted}", result.stdout)
+    name = {number: name for number, _, name in named_cases(text)}[int(case)]
+    codes = ", ".join(str(ord(letter)) for letter in name[:10])  # as Clang 14 spells it
+    if name and f'"{name}"' not in printed and "{{" + codes not in printed:
+        fail(f"{source}: case {case} fails to compile without the name: {name}", result.stdout)
 
 
 if __name__ == "__main__":

@@ -220,6 +220,13 @@ void too_many_handles(const Ranks& ranks) {
     } catch (const tide::Error& error) {
       if (error.what() != std::string("tide::Gathered: a handle must be released once.")) wrong[rank] += error.what();
     }
+    try {
+      static_cast<void>(last.data());
+      wrong[rank] += "read after release";
+    } catch (const tide::Error& error) {
+      if (error.what() != std::string("tide::Gathered: a handle must be read before it is released."))
+        wrong[rank] += error.what();
+    }
     fabric.close();
     wrong[rank] += c.gather.verdict();
   }));

@@ -101,7 +101,7 @@ TEST_CASE("failure modes: a connection that breaks, at a put or at a credit, is 
       return tide::HostDelivery{.dropped = broken == wire};
     };
     const std::vector<std::string> texts = reduce_with<Doubling, Narrow>(layout_on({3, 1}), options, 4);
-    check_same_error(texts, {"the deadline of 0.400 s passed", "reduce of 'w' (2 parameters)", "waits for"});
+    check_same_error(texts, {"the deadline of 0.400 s passed", "reduce of 'w' and 1 more", "waits for"});
   }
 }
 

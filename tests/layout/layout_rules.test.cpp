@@ -61,7 +61,8 @@ static_assert(is(check(tide::group(good, param<tide::bf16>("w", {1}), again).vie
 static_assert(is(check(tide::group(good, good, good).view()), LayoutRule::duplicate_name, 1));
 static_assert(is(check(tide::group(repeat<12>("e.{}.", good), param<tide::bf16>("e.11.good", {1})).view()),
                  LayoutRule::duplicate_name, 12));
-static_assert(is(check(tide::group(repeat<12>("e.", good)).view()), LayoutRule::duplicate_name, 1));
+static_assert(is(check(tide::group(repeat<12>("e.{}.", good, good)).view()), LayoutRule::duplicate_name, 1));
+static_assert(is(check(tide::group(good, repeat<12>("e.", good)).view()), LayoutRule::pattern_without_number, 1));
 static_assert(is(check(tide::group(good, alias("tied", "good")).view()), LayoutRule::none, -1));
 static_assert(is(check(tide::group(good, alias("good", "good")).view()), LayoutRule::duplicate_name, -1, 0));
 static_assert(is(check(tide::group(good, alias("t", "good"), alias("t", "good")).view()), LayoutRule::duplicate_name,
@@ -119,12 +120,20 @@ static_assert(is(check(tide::group(param<tide::bf16>("w", {4, 6}, tide::shard(1)
 
 // ---- sentences ---------------------------------------------------------------------------------------------------
 
-constexpr LayoutRule all_rules[] = {
-    LayoutRule::no_parameters,       LayoutRule::too_many_parameters, LayoutRule::scalar,
-    LayoutRule::too_many_dimensions, LayoutRule::negative_extent,     LayoutRule::too_large,
-    LayoutRule::duplicate_name,      LayoutRule::unknown_alias,       LayoutRule::sharded_dimension,
-    LayoutRule::uneven_dimension,    LayoutRule::ragged_ranks,        LayoutRule::ragged_rows,
-    LayoutRule::broken_rule};
+constexpr LayoutRule all_rules[] = {LayoutRule::no_parameters,
+                                    LayoutRule::too_many_parameters,
+                                    LayoutRule::scalar,
+                                    LayoutRule::too_many_dimensions,
+                                    LayoutRule::negative_extent,
+                                    LayoutRule::too_large,
+                                    LayoutRule::pattern_without_number,
+                                    LayoutRule::duplicate_name,
+                                    LayoutRule::unknown_alias,
+                                    LayoutRule::sharded_dimension,
+                                    LayoutRule::uneven_dimension,
+                                    LayoutRule::ragged_ranks,
+                                    LayoutRule::ragged_rows,
+                                    LayoutRule::broken_rule};
 static_assert(std::size(all_rules) == static_cast<std::size_t>(LayoutRule::broken_rule));
 static_assert(tide::sentence(LayoutRule::none).empty());
 

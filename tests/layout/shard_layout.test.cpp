@@ -102,7 +102,7 @@ TEST_CASE("ShardLayout: a mesh given at run time is checked in the words of the 
   REQUIRE(error.has_value());
   CHECK(error->code() == tide::Errc::layout);
   CHECK(error->what() == std::string("tide::ShardLayout: a sharded dimension other than 0 must be a multiple of the "
-                                     "ranks; shard dimension 0. Parameter 'w'."));
+                                     "ranks; cut dimension 0. Parameter 'w'."));
 }
 
 TEST_CASE("ShardLayout: the mesh of a fabric must be the static one") {

@@ -159,14 +159,13 @@ TEST_CASE("SlotPool: a pipeline whose layout does not fit, or whose pool is anot
     tide::SlotPool<tide::Depth<1>, tide::DynamicLayout> pool(fabric, fits);
     tide::AllGather<tide::DynamicLayout, tide::UnicastTransport> gather(fabric, pool, does_not);
   });
-  check_same_error(texts,
-                   {"tide::SlotPool: a slot must hold the layout; name the largest in SlotPool. gather of 'big' (1 "
-                    "parameters) needs 8192 bytes, has 256."});
+  check_same_error(texts, {"tide::SlotPool: a slot must hold the layout; name the largest in SlotPool. gather of 'big' "
+                           "needs 8192 bytes, has 256."});
   tide::HostCluster elsewhere({1, 1});
   tide::SlotPool<tide::Depth<1>, Block> foreign(elsewhere.fabric(tide::Rank{0}));
   tide::HostCluster cluster({1, 1});
   CHECK(text_of([&] { fabric_suite::Gather<Block> gather(cluster.fabric(tide::Rank{0}), foreign); }) ==
-        "tide::SlotPool: the pool must be made for the fabric of the pipeline; gather of 'w' (2 parameters) on rank 0 "
+        "tide::SlotPool: the pool must be made for the fabric of the pipeline; gather of 'w' and 1 more on rank 0 "
         "got "
         "another one's.");
 }

@@ -61,9 +61,9 @@ TEST_CASE("model file: of the names of one tensor those that no group lists are 
   CHECK(tied("[]").units[0].parameters.view().aliases.empty());
 
   const auto said = [&](const std::string& names) { return tide_test::text_of([&] { tied(names); }); };
-  CHECK(said(R"([["head", "tail"]])") == "'m.json': 'tied' must name a tensor that some group lists, not only 'head'");
+  CHECK(said(R"([["head", "tail"]])") == "'m.json': 'tied': a group must list one of 'head', 'tail'");
   CHECK(said(R"([["wte", "h.0.w"]])") ==
-        "'m.json': 'tied' must name one tensor that is listed once; 'h.0.w' and 'wte' are");
+        "'m.json': 'tied': 'h.0.w' and 'wte' are both listed by a group; list one of them");
   CHECK(said(R"([["wte"]])") == R"('m.json': 'tied' must hold lists of two names or more, not ["wte"])");
   CHECK(said(R"([3])") == "'m.json': 'tied' must hold lists of two names or more, not 3");
   CHECK(said(R"(3)") == "'m.json': 'tied' must be an array, not 3");
@@ -115,6 +115,30 @@ TEST_CASE("model file: a parameter that is wrong is named, with its group and it
         "'m.json': group 'g': parameter 'w': 'rows' has no entries");
   CHECK(said_of(R"({"name": "w", "shape": [4, 4], "dtype": "bf16", "rows": [4], "shard_dim": 1})") ==
         "'m.json': group 'g': parameter 'w': 'rows' count along dimension 0; leave out 'shard_dim'");
+}
+
+TEST_CASE("model file: a key that nobody reads is an error, where it would change the layout in silence") {
+  CHECK(
+      said_of(R"({"name": "w", "shape": [4, 4], "dtype": "bf16", "sharddim": 1})") ==
+      "'m.json': group 'g': parameter 'w': unknown key 'sharddim'; there are name, shape, dtype, gradient, shard_dim, "
+      "rows, checkpoint_dtype");
+  const auto said = [](const std::string& beside_params, const std::string& beside_groups) {
+    return tide_test::text_of([&] {
+      parse_model(
+          R"({"model": "m", "groups": [{"name": "g", "params": [{"name": "w", "shape": [4], "dtype": "bf16"}])" +
+              beside_params + "}]" + beside_groups + "}",
+          "m.json");
+    });
+  };
+  CHECK(said("", "").empty());
+  CHECK(said("", R"(, "notes": "as trained in May")").empty());
+  CHECK(said(R"(, "repeats": 4)", "") ==
+        "'m.json': group 'g': unknown key 'repeats'; there are name, repeat, index_from, params, aliases");
+  CHECK(said(R"(, "tied": [["w", "v"]])", "") ==
+        "'m.json': group 'g': unknown key 'tied'; there are name, repeat, index_from, params, aliases");
+  CHECK(said(R"(, "aliases": [{"name": "v", "target": "w", "of": "w"}])", "") ==
+        "'m.json': group 'g': unknown key 'of'; there are name, target");
+  CHECK(said("", R"(, "aliases": [])") == "'m.json': 'aliases' is a key of a group, not of the model");
 }
 
 TEST_CASE("model file: a rule of layouts is broken in the words of the compile error") {

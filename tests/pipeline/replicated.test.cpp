@@ -60,7 +60,7 @@ TEST_CASE("Replicated: an op that fails on either fabric is named by all ranks o
   const Recipe recipe{.ranks = 2, .replicas = 2, .steps = 3};
   const step::Oracle oracle = step::oracle_of(recipe);
   for (const char* label : {"gather of 'blocks' (4 parameters)", "reduce of 'blocks' (3 parameters)",
-                            "gather of 'blocks' (1 parameters)", "reduce of 'blocks' (1 parameters)"}) {
+                            "gather of 'blocks' (1 parameter)", "reduce of 'blocks' (1 parameter)"}) {
     CAPTURE(label);
     tide::HostOptions options;
     options.hook = [label](const tide::HostHookPoint& point) -> std::optional<std::string> {

@@ -42,6 +42,8 @@ namespace tide {
       return "tide::ShardLayout: extents must not be negative.";
     case LayoutRule::too_large:
       return "tide::ShardLayout: a group must have fewer than 2^59 elements.";
+    case LayoutRule::pattern_without_number:
+      return "tide::ShardLayout: the pattern of tide::repeat must hold {}; the number goes there.";
     case LayoutRule::duplicate_name:
       return "tide::ShardLayout: names in a group must differ; declare a tied weight with tide::alias.";
     case LayoutRule::unknown_alias:
@@ -49,7 +51,7 @@ namespace tide {
     case LayoutRule::sharded_dimension:
       return "tide::ShardLayout: the sharded dimension must be one of the parameter's dimensions.";
     case LayoutRule::uneven_dimension:
-      return "tide::ShardLayout: a sharded dimension other than 0 must be a multiple of the ranks; shard dimension 0.";
+      return "tide::ShardLayout: a sharded dimension other than 0 must be a multiple of the ranks; cut dimension 0.";
     case LayoutRule::ragged_ranks:
       return "tide::ShardLayout: ragged rows need one count per rank of the mesh.";
     case LayoutRule::ragged_rows:
@@ -60,14 +62,18 @@ namespace tide {
   return "";
 }
 
+/// The name of the parameter or alias that a fault is about; empty where none is to blame.
+[[nodiscard]] constexpr Name culprit(const LayoutFault& fault, const GroupView& group) noexcept {
+  if (fault.parameter.value >= 0 && fault.parameter.value < group.size()) return group[fault.parameter].name;
+  if (fault.alias >= 0) return {{}, 0, group.aliases[static_cast<std::size_t>(fault.alias)].name};
+  return {};
+}
+
 /// The sentence of a fault, with the parameter that it is about.
 [[nodiscard]] inline std::string describe(const LayoutFault& fault, const GroupView& group) {
+  const std::string name = detail::printable(culprit(fault, group).str());
   std::string text{sentence(fault.rule)};
-  if (fault.parameter.value >= 0 && fault.parameter.value < group.size()) {
-    text += " Parameter '" + detail::printable(group[fault.parameter].name.str()) + "'.";
-  } else if (fault.alias >= 0) {
-    text += " Alias '" + detail::printable(group.aliases[static_cast<std::size_t>(fault.alias)].name) + "'.";
-  }
+  if (!name.empty()) text += (fault.alias >= 0 ? " Alias '" : " Parameter '") + name + "'.";
   return text;
 }
 

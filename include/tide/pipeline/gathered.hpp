@@ -38,6 +38,7 @@ class Gathered {
 
   /// The parameter called `Text` (or tied to one), with static extents. Read it on the stream of the gather, on one
   /// that waited for `complete()`, or on the host after `complete().synchronize()`.
+  /// @throws Error (Errc::order) after `release`, here and in `at` and `data`
   template <FixedString Text>
   [[nodiscard]] auto get() const {
     using Tensor = typename Layout::template tensor<Text>;
@@ -51,7 +52,10 @@ class Gathered {
   }
 
   /// The start of the slot.
-  [[nodiscard]] std::byte* data() const noexcept { return life_->data(slot_); }
+  [[nodiscard]] std::byte* data() const {
+    if (life_ == nullptr) raise(Errc::order, "tide::Gathered: a handle must be read before it is released.");
+    return life_->data(slot_);
+  }
   [[nodiscard]] SlotIndex slot() const noexcept { return slot_; }
 
   /// When all parameters are there, and the shards that were gathered may be overwritten.

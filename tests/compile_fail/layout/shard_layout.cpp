@@ -46,7 +46,7 @@ ShardLayout<group, Mesh<1, 2>> subject;
 #elif TIDE_CASE == 8   // expect: tide::ShardLayout: a group has at most 65535 parameters
 constexpr ManyParameters group{w};
 ShardLayout<group, Mesh<1, 2>> subject;
-#elif TIDE_CASE == 9   // expect: tide::ShardLayout: a parameter needs at least one dimension
+#elif TIDE_CASE == 9   // expect: tide::ShardLayout: a parameter needs at least one dimension // names: logit_scale
 constexpr auto group = tide::group(param<tide::bf16>("logit_scale", {}));
 ShardLayout<group, Mesh<1, 2>> subject;
 #elif TIDE_CASE == 10  // expect: tide::ShardLayout: a parameter has at most 8 dimensions
@@ -63,7 +63,7 @@ ShardLayout<group, Mesh<1, 2>> subject;
 constexpr auto group = tide::group(w, w);
 ShardLayout<group, Mesh<1, 2>> subject;
 // end: broken-at-compile-time
-#elif TIDE_CASE == 14  // expect: tide::ShardLayout: names in a group must differ
+#elif TIDE_CASE == 14  // expect: tide::ShardLayout: names in a group must differ // names: e.3.w
 constexpr auto group = tide::group(tide::repeat<4>("e.{}.", w), param<tide::bf16>("e.3.w", {4}));
 ShardLayout<group, Mesh<1, tide::dynamic>> subject(Mesh<1, tide::dynamic>(1, 2));
 #elif TIDE_CASE == 15  // expect: tide::ShardLayout: the target of an alias must be a parameter of the group
@@ -81,7 +81,7 @@ ShardLayout<group, Mesh<1, 2>> subject;
 #elif TIDE_CASE == 19  // expect: tide::ShardLayout: ragged rows must not be negative and must add up to dimension 0
 constexpr auto group = tide::group(param<tide::bf16>("w", {4, 6}, tide::ragged<1, 2>()));  // whatever the ranks
 ShardLayout<group, Mesh<1, 2>> subject;
-#elif TIDE_CASE == 20  // expect: tide::ShardLayout: a shard rule must cut all rows into consecutive ranges
+#elif TIDE_CASE == 20  // expect: tide::ShardLayout: a shard rule must cut all rows into consecutive ranges // names: w
 constexpr auto group = tide::group(param<tide::bf16>("w", {4, 6}, tide::shard_by<LosesRows>()));
 ShardLayout<group, Mesh<1, 3>> subject;
 #elif TIDE_CASE == 21  // expect: tide::ShardLayout: the group has no parameter of this name
@@ -90,6 +90,9 @@ constexpr auto subject = ShardLayout<group, Mesh<1, 2>>::index<"v">();
 #elif TIDE_CASE == 22  // expect: tide::ShardLayout: the group has no parameter of this name
 constexpr auto group = tide::group(w);
 ShardLayout<group, Mesh<1, 2>>::tensor<"W"> subject(nullptr);
+#elif TIDE_CASE == 23  // expect: tide::ShardLayout: the pattern of tide::repeat must hold {} // names: experts.w
+constexpr auto group = tide::group(tide::repeat<2>("experts.", w));
+ShardLayout<group, Mesh<1, 2>> subject;
 #else                  // control: the same with legal arguments
 constexpr auto group =
     tide::group(w, param<tide::bf16>("v", {1}), param<tide::bf16>("columns", {4, 6}, tide::shard(1)),

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -24,6 +25,7 @@ enum class LayoutRule : std::uint8_t {
   too_many_dimensions,
   negative_extent,
   too_large,
+  pattern_without_number,
   duplicate_name,
   unknown_alias,
   sharded_dimension,
@@ -59,6 +61,8 @@ inline constexpr index_t max_group_elements = (index_t{1} << 59) - 1;  // times 
 
 [[nodiscard]] constexpr LayoutRule check_parameter(const Parameter& parameter) noexcept {
   const Shape& shape = parameter.shape;
+  if (!parameter.name.pattern.empty() && parameter.name.pattern.find("{}") == std::string_view::npos)
+    return LayoutRule::pattern_without_number;
   if (shape.rank == 0) return LayoutRule::scalar;
   if (shape.rank > max_dimensions) return LayoutRule::too_many_dimensions;
   for (int i = 0; i < shape.rank; ++i) {

@@ -5,10 +5,14 @@
 
 #pragma once
 
-#include <tide/layout/layout_rules.hpp>  // check, LayoutRule
+#include <tide/layout/fixed_string.hpp>  // FixedString
+#include <tide/layout/layout_rules.hpp>  // check, culprit, LayoutRule
 #include <tide/layout/layout_view.hpp>
 #include <tide/layout/tensor_view.hpp>  // TensorView
 
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -48,48 +52,77 @@ struct PolicyRules {
   static_assert(aligned, "tide::ShardLayout: the start_alignment of Pack must be a power of two, at most 1 GiB.");
 };
 
-template <const auto& Group>
-struct GroupRules {
-  static constexpr LayoutRule rule = [] {
-    if constexpr (ConstantGroup<Group>) return check(Group.view()).rule;
-    return LayoutRule::none;
-  }();
-  static_assert(rule != LayoutRule::no_parameters, "tide::ShardLayout: a group needs at least one parameter.");
-  static_assert(rule != LayoutRule::too_many_parameters,
+// The sentences, each a literal. `Parameter` is the name of what breaks the rule: compilers print it beside the
+// sentence.
+template <LayoutRule Broken, FixedString Parameter>
+struct GroupSentences {
+  static_assert(Broken != LayoutRule::no_parameters, "tide::ShardLayout: a group needs at least one parameter.");
+  static_assert(Broken != LayoutRule::too_many_parameters,
                 "tide::ShardLayout: a group has at most 65535 parameters; split it.");
-  static_assert(rule != LayoutRule::scalar,
+  static_assert(Broken != LayoutRule::scalar,
                 "tide::ShardLayout: a parameter needs at least one dimension; give a scalar the shape {1}.");
-  static_assert(rule != LayoutRule::too_many_dimensions,
+  static_assert(Broken != LayoutRule::too_many_dimensions,
                 "tide::ShardLayout: a parameter has at most 8 dimensions; merge neighbouring ones.");
-  static_assert(rule != LayoutRule::negative_extent, "tide::ShardLayout: extents must not be negative.");
-  static_assert(rule != LayoutRule::too_large, "tide::ShardLayout: a group must have fewer than 2^59 elements.");
-  static_assert(rule != LayoutRule::duplicate_name,
+  static_assert(Broken != LayoutRule::negative_extent, "tide::ShardLayout: extents must not be negative.");
+  static_assert(Broken != LayoutRule::too_large, "tide::ShardLayout: a group must have fewer than 2^59 elements.");
+  static_assert(Broken != LayoutRule::pattern_without_number,
+                "tide::ShardLayout: the pattern of tide::repeat must hold {}; the number goes there.");
+  static_assert(Broken != LayoutRule::duplicate_name,
                 "tide::ShardLayout: names in a group must differ; declare a tied weight with tide::alias.");
-  static_assert(rule != LayoutRule::unknown_alias,
+  static_assert(Broken != LayoutRule::unknown_alias,
                 "tide::ShardLayout: the target of an alias must be a parameter of the group.");
-  static_assert(rule != LayoutRule::sharded_dimension,
+  static_assert(Broken != LayoutRule::sharded_dimension,
                 "tide::ShardLayout: the sharded dimension must be one of the parameter's dimensions.");
-  static_assert(rule != LayoutRule::ragged_rows,
+  static_assert(
+      Broken != LayoutRule::uneven_dimension,
+      "tide::ShardLayout: a sharded dimension other than 0 must be a multiple of the ranks; cut dimension 0.");
+  static_assert(Broken != LayoutRule::ragged_ranks,
+                "tide::ShardLayout: ragged rows need one count per rank of the mesh.");
+  static_assert(Broken != LayoutRule::ragged_rows,
                 "tide::ShardLayout: ragged rows must not be negative and must add up to dimension 0.");
+  static_assert(Broken != LayoutRule::broken_rule,
+                "tide::ShardLayout: a shard rule must cut all rows into consecutive ranges; begin at 0, end at rows.");
 };
+
+template <const auto& Group, const LayoutFault& Fault>
+[[nodiscard]] consteval auto culprit_text() {
+  if constexpr (Fault.rule == LayoutRule::none) {
+    return FixedString("");
+  } else {
+    constexpr std::size_t size = [] {
+      std::size_t characters = 0;
+      culprit(Fault, Group.view()).for_each_part([&](std::string_view part) { characters += part.size(); });
+      return characters;
+    }();
+    char text[size + 1] = {};
+    char* end = text;
+    culprit(Fault, Group.view()).for_each_part([&](std::string_view part) {
+      end = std::copy(part.begin(), part.end(), end);
+    });
+    return FixedString<size + 1>(text);
+  }
+}
+
+template <const auto& Group>
+inline constexpr LayoutFault group_fault = [] {
+  if constexpr (ConstantGroup<Group>) return check(Group.view());
+  return LayoutFault{};
+}();
+
+template <const auto& Group>
+struct GroupRules : GroupSentences<group_fault<Group>.rule, culprit_text<Group, group_fault<Group>>()> {};
 
 // The rules that need the number of ranks, where the compiler knows it.
 template <const auto& Group, class M>
-struct MeshRules {
-  static constexpr LayoutRule rule = [] {
-    if constexpr (GroupRules<Group>::rule == LayoutRule::none && ConstantGroup<Group> && is_mesh<M>) {
-      if constexpr (M::is_static) return check_cut(Group.view(), M().ranks()).rule;
-    }
-    return LayoutRule::none;
-  }();
-  static_assert(
-      rule != LayoutRule::uneven_dimension,
-      "tide::ShardLayout: a sharded dimension other than 0 must be a multiple of the ranks; shard dimension 0.");
-  static_assert(rule != LayoutRule::ragged_ranks,
-                "tide::ShardLayout: ragged rows need one count per rank of the mesh.");
-  static_assert(rule != LayoutRule::broken_rule,
-                "tide::ShardLayout: a shard rule must cut all rows into consecutive ranges; begin at 0, end at rows.");
-};
+inline constexpr LayoutFault mesh_fault = [] {
+  if constexpr (group_fault<Group>.rule == LayoutRule::none && ConstantGroup<Group> && is_mesh<M>) {
+    if constexpr (M::is_static) return check_cut(Group.view(), M().ranks());
+  }
+  return LayoutFault{};
+}();
+
+template <const auto& Group, class M>
+struct MeshRules : GroupSentences<mesh_fault<Group, M>.rule, culprit_text<Group, mesh_fault<Group, M>>()> {};
 
 struct GatheredElement {
   static constexpr Element of(const Parameter& parameter) { return parameter.gathered; }

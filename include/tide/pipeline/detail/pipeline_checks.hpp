@@ -33,9 +33,15 @@ inline constexpr index_t static_slot_bytes = [] {
   return Layout::slot_bytes;
 }();
 
-[[nodiscard]] inline std::string operation_label(const char* operation, const LayoutView& layout, std::string label) {
-  if (label.empty()) label = printable(layout.group.parameters.front().name.str());
-  return std::string(operation) + " of '" + label + "' (" + std::to_string(layout.group.size()) + " parameters)";
+// What errors call a pipeline: "gather of 'layers.0' (9 parameters)", or "gather of 'q.weight' and 8 more" where the
+// user gave no label.
+[[nodiscard]] inline std::string operation_label(const char* operation, const LayoutView& layout,
+                                                 const std::string& label) {
+  const index_t count = layout.group.size();
+  if (!label.empty())
+    return text({operation, " of '", label, "' (", count, count == 1 ? " parameter)" : " parameters)"});
+  const std::string first = text({operation, " of '", printable(layout.group.parameters.front().name.str()), "'"});
+  return count == 1 ? first : text({first, " and ", count - 1, " more"});
 }
 
 inline void require_capability(const FabricPort& fabric, Capability capability, std::string_view policy) {
