@@ -162,9 +162,14 @@ struct Totals {
 
 void write_layout_group(std::ostream& out, const FileUnit& unit, const tide::LayoutView& layout) {
   const Totals totals(layout);
+  std::vector<JsonText> aliases;
+  for (const tide::Alias& alias : layout.group.aliases) {
+    aliases.push_back(object({{"name", std::string(alias.name)}, {"target", std::string(alias.target)}}));
+  }
   out << "{"
       << fields({{"name", unit.name},
                  {"repeat", unit.repeat},
+                 {"aliases", list(aliases)},
                  {"bytes", totals.bytes},
                  {"shard_bytes", totals.shard_bytes},
                  {"gathered_bytes", totals.gathered_bytes},
@@ -188,6 +193,37 @@ void write_layout_group(std::ostream& out, const FileUnit& unit, const tide::Lay
     out << (p == 0 ? "" : ",\n") << entry.text();
   });
   out << "]}";
+}
+
+// What ranks own of a parameter, ranks that own alike together: "63 x3, 61".
+std::string rows_of_ranks(const std::vector<index_t>& rows) {
+  std::string text;
+  for (std::size_t first = 0, last = 0; first < rows.size(); first = last) {
+    while (last < rows.size() && rows[last] == rows[first]) ++last;
+    text += (first == 0 ? "" : ", ") + grouped(rows[first]);
+    if (last - first > 1) text += " x" + std::to_string(last - first);
+  }
+  return text;
+}
+
+Table parameter_table(const tide::LayoutView& layout) {
+  Table table({"parameter", "slot offset", "rows of each rank", "bytes of rank 0", "shard offset"});
+  std::vector<std::vector<index_t>> rows(static_cast<std::size_t>(layout.group.size()));
+  for (index_t r = 0; r < layout.mesh.ranks(); ++r) {
+    layout.for_each_piece(tide::Rank{r}, [&](const tide::Piece& piece) {
+      rows[static_cast<std::size_t>(piece.parameter.value)].push_back(piece.count);
+    });
+  }
+  layout.for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
+    std::string name = layout.group[piece.parameter].name.str();
+    for (const tide::Alias& alias : layout.group.aliases) {
+      if (layout.group[piece.parameter].name.reads(alias.target)) name += " = " + std::string(alias.name);
+    }
+    table.add({name, grouped(piece.start[static_cast<std::size_t>(tide::Buffer::slot)]),
+               rows_of_ranks(rows[static_cast<std::size_t>(piece.parameter.value)]),
+               grouped(piece.bytes(tide::Buffer::shards)), grouped(piece.offset(tide::Buffer::shards))});
+  });
+  return table;
 }
 
 int layout(const Args& args) {
@@ -224,13 +260,7 @@ int layout(const Args& args) {
         }
         out << groups;
         if (units.size() > 1) return;
-        Table parameters({"parameter", "slot offset", "rows of rank 0", "bytes of rank 0", "shard offset"});
-        layouts[0].view().for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
-          parameters.add({layouts[0].view().group[piece.parameter].name.str(),
-                          grouped(piece.start[static_cast<std::size_t>(tide::Buffer::slot)]), grouped(piece.count),
-                          grouped(piece.bytes(tide::Buffer::shards)), grouped(piece.offset(tide::Buffer::shards))});
-        });
-        out << '\n' << parameters;
+        out << '\n' << parameter_table(layouts[0].view());
       });
   return right;
 }
@@ -385,7 +415,7 @@ Judged judge(const PlanFile& file, const Progress& progress) {
                 text(file.collective.layout.mesh),
                 grouped(verdict.ops),
                 seconds.str(),
-                broken == 0 ? "hold" : std::to_string(broken) + " violations"};
+                broken == 0 ? "hold" : std::to_string(broken) + (broken == 1 ? " violation" : " violations")};
   return judged;
 }
 

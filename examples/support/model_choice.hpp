@@ -60,7 +60,10 @@ namespace tide_example {
     return chosen;
   }
   const tide::Model* known = tide::find_model(*name);
-  if (known == nullptr) throw UsageError("--model takes one of " + model_names() + ", not '" + *name + "'");
+  if (known == nullptr) {
+    const std::string hint = name->ends_with(".json") ? "; a file is given as --model-file" : "";
+    throw UsageError("--model takes one of " + model_names() + ", not '" + *name + "'" + hint);
+  }
   return named_model(*known);
 }
 

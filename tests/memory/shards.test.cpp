@@ -37,6 +37,7 @@ TEST_CASE("ShardsView: each parameter's own rows, typed, where the layout says")
     static_assert(std::is_same_v<decltype(norm)::element_type, float>);
     CHECK(norm.size() == (rank == 0 ? 2 : 1));
     CHECK(reinterpret_cast<const std::byte*>(norm.data()) == memory + (rank == 0 ? 32 : 16));
+    CHECK(shards.rows<"embed">() == (rank == 0 ? tide::RowRange{0, 3} : tide::RowRange{3, 5}));
     CHECK(shards.bytes_of(tide::ParameterIndex{1}).data() == reinterpret_cast<const std::byte*>(norm.data()));
     CHECK(shards.bytes_of(tide::ParameterIndex{1}).size() == norm.size_bytes());
     const tide::ShardsView<On<>, tide::Buffer::masters> masters(memory, layout, tide::Rank{rank});
@@ -52,12 +53,14 @@ TEST_CASE("ShardsView: a tied name is the memory of the parameter that it is tie
   const tide::ShardsView<On<>, tide::Buffer::shards> shards(memory, layout, tide::Rank{1});
   CHECK(shards.get<"head">().data() == shards.get<"embed">().data());
   CHECK(shards.get<"head">().size() == shards.get<"embed">().size());
+  CHECK(shards.rows<"head">() == tide::RowRange{2, 4});
 }
 
 TEST_CASE("ShardsView: a rank that owns nothing has empty spans, also of null memory") {
   const On<> layout({1, 8});
   const tide::ShardsView<On<>, tide::Buffer::shards> shards(nullptr, layout, tide::Rank{7});
   CHECK(shards.bytes() == 0);
+  CHECK(shards.rows<"embed">() == tide::RowRange{5, 5});
   CHECK(shards.get<"embed">().empty());
   CHECK(shards.get<"q">().empty());
 }

@@ -41,6 +41,18 @@ static_assert(StaticReduce::inbox_bytes > 0 && StaticReduce::inbox_bytes <= (1 <
 static_assert(StaticReduce::driver_calls > 0);
 static_assert(tide::AllGather<Dynamic, tide::UnicastTransport>::slot_bytes == Static::slot_bytes);
 
+namespace over_nodes {
+inline constexpr auto block =
+    tide::group(tide::param<tide::bf16>("weight", {1000, 64}), tide::param<tide::bf16>("bias", {1000}));
+// snippet: over-nodes
+using Layout = tide::ShardLayout<block, tide::Mesh<2, 4>>;  // over 2 nodes of 4 ranks
+using Gather = tide::AllGather<Layout, tide::UnicastTransport, tide::RdmaDoublingTransport<>>;
+using Reduce = tide::ReduceScatter<Layout, tide::CopyEngineReducer<>, tide::RdmaDoublingTransport<>>;
+// end: over-nodes
+static_assert(Gather::network_bytes > 0);
+static_assert(Reduce::inbox_bytes > 0);
+}  // namespace over_nodes
+
 template <class Layout, class Transport>
 void check(const Layout& layout) {
   const CollectiveOracle oracle(layout.view());

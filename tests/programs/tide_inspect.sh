@@ -34,6 +34,7 @@ expect 2 '--mesh is given twice' layout --model llama3.1-8b --mesh 1x4 --mesh 1x
 expect 2 'give either --model' layout --mesh 1x4
 expect 2 'give either --model' layout --mesh 1x4 --model llama3.1-8b --model-file small.json
 expect 2 'takes one of' layout --mesh 1x4 --model llama9
+expect 2 "not 'small.json'; a file is given as --model-file" layout --mesh 1x4 --model small.json
 expect 2 "has no group 'blocks'; it has head, block.0, twin.0" layout --mesh 1x4 --model-file small.json --group blocks
 expect 2 '--mesh NODESxRANKS is missing' layout --model llama3.1-8b
 for mesh in 4 x 1x 1x4x2 1x-4 1x0 0x4 1x4.0 '1x4 ' 1X4 99999999999999999999x1; do

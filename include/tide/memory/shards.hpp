@@ -18,6 +18,14 @@
 
 namespace tide {
 
+/// Rows [begin, end) of a parameter; none where they are equal.
+struct RowRange {
+  index_t begin = 0;
+  index_t end = 0;
+
+  [[nodiscard]] friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
+};
+
 /// Which buffer of a layout a `ShardsView` is of.
 template <class Layout, Buffer Which>
 class ShardsView;
@@ -56,6 +64,13 @@ class ShardsView {
     return std::span<T>(reinterpret_cast<T*>(data_ + piece.offset(Which)), static_cast<std::size_t>(piece.elements()));
   }
 
+  /// Which rows of the parameter called `Text` these are: those of the dimension that is cut.
+  template <FixedString Text>
+  [[nodiscard]] RowRange rows() const {
+    const Piece piece = layout_.view().piece(Layout::template index<Text>(), rank_);
+    return {piece.begin, piece.begin + piece.count};
+  }
+
   /// The bytes of a parameter's own rows.
   [[nodiscard]] std::span<std::byte> bytes_of(ParameterIndex parameter) const {
     const Piece piece = layout_.view().piece(parameter, rank_);
@@ -83,6 +98,10 @@ class Shards {
   template <FixedString Text>
   [[nodiscard]] auto get() const {
     return view().template get<Text>();
+  }
+  template <FixedString Text>
+  [[nodiscard]] RowRange rows() const {
+    return view().template rows<Text>();
   }
   [[nodiscard]] std::byte* data() const { return storage_.data(); }
 

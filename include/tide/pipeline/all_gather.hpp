@@ -41,7 +41,7 @@ class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
                 "tide::AllGather: Inter must be an InterTransport; SingleNode, RdmaDoublingTransport or "
                 "SendRecvDoublingTransport.");
   static_assert(!std::is_same_v<Inter, SingleNode> || detail::fits_single_node<Layout>,
-                "tide::AllGather: SingleNode needs a mesh of one node; name RdmaDoublingTransport behind Intra.");
+                "tide::AllGather: SingleNode needs a mesh of one node; for several add RdmaDoublingTransport<>.");
   static_assert(std::is_same_v<Inter, SingleNode> || SpreadingTransport<Intra>,
                 "tide::AllGather: over nodes Intra must be a SpreadingTransport; UnicastTransport or "
                 "MulticastTransport.");

@@ -49,7 +49,7 @@ class ReduceScatter {
   static_assert(!reuses_slots<Box> || detail::may_fit_slot<Layout>,
                 "tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring.");
   static_assert(!std::is_same_v<Inter, SingleNode> || detail::fits_single_node<Layout>,
-                "tide::ReduceScatter: SingleNode needs a mesh of one node.");
+                "tide::ReduceScatter: SingleNode needs a mesh of one node; for several add RdmaDoublingTransport<>.");
   static_assert(detail::may_fit_inbox<Layout, Box, Inter>,
                 "tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk.");
 
