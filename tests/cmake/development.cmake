@@ -84,12 +84,12 @@ function(tide_read_head file key result)
 endfunction()
 
 # Gives TEST the labels DEFAULTS, those of its source's line `// labels:`, and a time limit (`// timeout: SECONDS`).
-# The labels static, gpu, gpu2 and nodes say where a test belongs and replace `host`; others are added.
+# The labels static, gpu, gpu2, nodes and no_gpu say where a test belongs and replace `host`; others are added.
 function(tide_describe_test test source default_labels)
   tide_read_head(${source} labels labels)
   tide_read_head(${source} timeout timeout)
   separate_arguments(labels)
-  if(labels MATCHES "(^|;)(static|gpu|gpu2|nodes)(;|$)")
+  if(labels MATCHES "(^|;)(static|gpu|gpu2|nodes|no_gpu)(;|$)")
     list(REMOVE_ITEM default_labels host)
   endif()
   list(APPEND labels ${default_labels})
