@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled down to machine code for GPUs before and after the one that tide is tuned for: whatever a kernel uses that an
-// architecture lacks must have another body there.
+// Compiled down to machine code for GPUs before and after the one that tide is tuned for: whatever a kernel uses that
+// an architecture lacks must have another body there.
 
 #include <tide/fabric/detail/cuda_bulk_sum.cuh>
 
