@@ -10,6 +10,7 @@
 #include "support/planning.hpp"
 #include "support/program.hpp"
 #include "support/progress.hpp"
+#include "support/step_memory.hpp"
 #include "support/table.hpp"
 
 #include <tide/plan/bound.hpp>
@@ -31,12 +32,13 @@ namespace {
 using tide::index_t;
 
 constexpr std::string_view usage =
-    R"(tide_inspect layout|plan|verify --model NAME | --model-file F.json --mesh NODESxRANKS [FLAG...]
+    R"(tide_inspect layout|plan|verify|memory --model NAME | --model-file F.json --mesh NODESxRANKS [FLAG...]
        tide_inspect verify --plan F.json [--json FILE]
 
   layout   what lies where: the shards of every group, or of --group NAME
   plan     what each rank does: the ops of one group, by default the most repeated one
   verify   proves the plans of every distinct group, of --group NAME, or of a file that `plan --json` wrote
+  memory   what the collectives of a training step take on a rank, with tide and on flat buffers, term by term
 
   --op gather|reduce             gather if not given
   --packing tight|fsdp2          how shards are packed: tide's own way, or PyTorch FSDP2's
@@ -53,6 +55,8 @@ constexpr std::string_view usage =
   --exchange doubling|direct     of a reduce over nodes: how partial sums cross
   --chunk-bytes N                of a gather over nodes: of each shard, what takes a round together; 8388608
   --puts-in-flight N             of a gather over nodes: the most of a rank on their way to one peer; 16
+  --prefetch N                   of memory: groups that are gathered ahead; 1
+  --gradient-buffers N           of memory: groups whose gradients have memory with tide; 2, as ShardedStep has
 
   exit code  0 right, 1 a law is violated, 2 bad usage, 3 an error, named on standard error
 )";
@@ -86,8 +90,12 @@ void refuse_idle_flags(const Args& args, const std::string& command) {
   const auto reduces = {"--gradients", "--finish", "--chunks", "--inbox-bytes", "--exchange"};
   refuse(command != "plan", {"--summary", "--print", "--machine", "--estimate"}, "plan");
   refuse(command != "verify", {"--plan"}, "verify");
-  refuse(command == "layout", gathers, "plan and verify: it changes no layout");
-  refuse(command == "layout", reduces, "plan and verify: it changes no layout");
+  refuse(command != "memory", {"--prefetch", "--gradient-buffers"}, "memory");
+  refuse(command == "memory", {"--op", "--group"}, "the other commands: a step gathers and reduces every group");
+  for (const char* looks : {"layout", "memory"}) {
+    refuse(command == looks, gathers, "plan and verify: it changes no " + std::string(looks));
+    refuse(command == looks, reduces, "plan and verify: it changes no " + std::string(looks));
+  }
   refuse(reduce, gathers, "--op gather");
   refuse(!reduce && !args.has("--plan"), reduces, "--op reduce");
 }
@@ -169,7 +177,6 @@ void write_layout_group(std::ostream& out, const FileUnit& unit, const tide::Lay
   out << "{"
       << fields({{"name", unit.name},
                  {"repeat", unit.repeat},
-                 {"aliases", list(aliases)},
                  {"bytes", totals.bytes},
                  {"shard_bytes", totals.shard_bytes},
                  {"gathered_bytes", totals.gathered_bytes},
@@ -192,7 +199,7 @@ void write_layout_group(std::ostream& out, const FileUnit& unit, const tide::Lay
                                    {"shards", list(shards[p])}});
     out << (p == 0 ? "" : ",\n") << entry.text();
   });
-  out << "]}";
+  out << "]" << (aliases.empty() ? "" : ", \"aliases\": " + list(aliases).text()) << "}";
 }
 
 // What ranks own of a parameter, ranks that own alike together: "63 x3, 61".
@@ -476,14 +483,66 @@ int verify(const Args& args) {
   return holds ? right : violated;
 }
 
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+int memory(const Args& args) {
+  const PlanChoices choices = parse_choices(args);
+  StepChoices step;
+  step.prefetch = args.number("--prefetch", step.prefetch, 0, 255);
+  step.gradient_buffers = args.number("--gradient-buffers", step.gradient_buffers, 1, 255);
+  const FileModel model = choose_model(args);
+  std::vector<tide::DynamicLayout> layouts;
+  std::vector<MemoryPart> parts;
+  bool narrow = true;  // no gradient is wider than its parameter
+  for (const FileUnit& unit : model.units) {
+    require_sensible(unit.parameters.view(), choices.mesh, unit.name);
+    parts.push_back({layouts.emplace_back(unit.parameters, choices.mesh, choices.packing).view(), unit.repeat});
+    narrow = narrow && tide::fits_slot(parts.back().layout.group);
+  }
+  std::vector<StepMemory> paths;
+  if (narrow) paths.push_back(memory_with_slots(parts, step));
+  paths.push_back(memory_with_ring(parts, step));
+  paths.push_back(memory_stock(parts, step));
+  paths.push_back(memory_symmetric(parts, step));
+  report(
+      args,
+      [&](std::ostream& out) {
+        std::vector<JsonText> all;
+        for (const StepMemory& path : paths) {
+          std::vector<JsonText> terms;
+          for (const auto& [term, bytes] : path.terms) terms.push_back(object({{"term", term}, {"bytes", bytes}}));
+          all.push_back(object({{"path", path.path}, {"peak_bytes", path.peak()}, {"terms", list(terms)}}));
+        }
+        out << object({{"model", model.name},
+                       {"mesh", text(choices.mesh)},
+                       {"prefetch", step.prefetch},
+                       {"gradient_buffers", step.gradient_buffers},
+                       {"paths", list(all)}})
+                   .text()
+            << '\n';
+      },
+      [&](std::ostream& out) {
+        Table table({"path", "term", "bytes"});
+        for (const StepMemory& path : paths) {
+          table.add({path.path, "peak", grouped(path.peak())});
+          for (const auto& [term, bytes] : path.terms) table.add({"", term, grouped(bytes)});
+        }
+        out << "a step of " << printable(model.name) << " on " << text(choices.mesh)
+            << " ranks, beside masters, reduced shards and activations\n\n"
+            << table;
+      });
+  return right;
+}
+
 int inspect(const Args& args) {
-  if (args.words().size() != 1) throw UsageError("give one of layout, plan and verify");
+  if (args.words().size() != 1) throw UsageError("give one of layout, plan, verify and memory");
   const std::string& command = args.words().front();
   refuse_idle_flags(args, command);
   if (command == "layout") return layout(args);
   if (command == "plan") return plan(args);
   if (command == "verify") return verify(args);
-  throw UsageError("give one of layout, plan and verify, not '" + command + "'");
+  if (command == "memory") return memory(args);
+  throw UsageError("give one of layout, plan, verify and memory, not '" + command + "'");
 }
 
 }  // namespace
@@ -492,13 +551,29 @@ int inspect(const Args& args) {
 int main(int argc, char** argv) {
   using tide_example::Args;
   return tide_example::run_program(argc, argv, tide_example::usage, [&] {
-    return tide_example::inspect(Args(
-        argc, argv, {{"--model", Args::value},     {"--model-file", Args::value},  {"--group", Args::value},
-                     {"--mesh", Args::value},      {"--op", Args::value},          {"--packing", Args::value},
-                     {"--json", Args::value},      {"--plan", Args::value},        {"--summary", Args::alone},
-                     {"--print", Args::alone},     {"--estimate", Args::alone},    {"--machine", Args::value},
-                     {"--transport", Args::value}, {"--own", Args::value},         {"--gradients", Args::value},
-                     {"--finish", Args::value},    {"--chunks", Args::value},      {"--inbox-bytes", Args::value},
-                     {"--exchange", Args::value},  {"--chunk-bytes", Args::value}, {"--puts-in-flight", Args::value}}));
+    return tide_example::inspect(Args(argc, argv,
+                                      {{"--prefetch", Args::value},
+                                       {"--gradient-buffers", Args::value},
+                                       {"--model", Args::value},
+                                       {"--model-file", Args::value},
+                                       {"--group", Args::value},
+                                       {"--mesh", Args::value},
+                                       {"--op", Args::value},
+                                       {"--packing", Args::value},
+                                       {"--json", Args::value},
+                                       {"--plan", Args::value},
+                                       {"--summary", Args::alone},
+                                       {"--print", Args::alone},
+                                       {"--estimate", Args::alone},
+                                       {"--machine", Args::value},
+                                       {"--transport", Args::value},
+                                       {"--own", Args::value},
+                                       {"--gradients", Args::value},
+                                       {"--finish", Args::value},
+                                       {"--chunks", Args::value},
+                                       {"--inbox-bytes", Args::value},
+                                       {"--exchange", Args::value},
+                                       {"--chunk-bytes", Args::value},
+                                       {"--puts-in-flight", Args::value}}));
   });
 }

@@ -24,7 +24,7 @@ JSON
 
 # ---- bad usage is 2 --------------------------------------------------------------------------------------------------
 
-expect 2 'give one of layout, plan and verify'
+expect 2 'give one of layout, plan, verify and memory'
 expect 2 "not 'draw'" draw --model llama3.1-8b --mesh 1x4
 expect 2 'give one of' layout plan --model llama3.1-8b --mesh 1x4
 expect 2 "unknown flag '--mash'" layout --model llama3.1-8b --mash 1x4
@@ -52,6 +52,10 @@ expect 2 '--plan belongs to verify' plan --plan small.json
 expect 2 'leave out --mesh' verify --plan small.json --mesh 1x4
 
 expect 2 '--plan belongs to verify' layout --plan small.json
+expect 2 '--prefetch belongs to memory' plan --model llama3.1-8b --mesh 1x4 --prefetch 2
+expect 2 '--group belongs to the other commands' memory --model llama3.1-8b --mesh 1x4 --group x
+expect 2 '--exchange belongs to plan and verify: it changes no memory' memory --model llama3.1-8b --mesh 2x2 --exchange direct
+expect 2 '--prefetch' memory --model llama3.1-8b --mesh 2x2 --prefetch -1
 for flag in '--gradients table' '--finish accumulate' '--chunks 2' '--inbox-bytes 4096' '--exchange direct'; do
   for command in plan verify; do
     expect 2 "${flag% *} belongs to --op reduce" $command --model llama3.1-8b --mesh 2x2 $flag
@@ -81,7 +85,7 @@ expect 2 'bell\x07' layout --model-file names.json --mesh 1x2 --group none
 LC_ALL=C grep -q '[[:cntrl:]]' <(tr -d '\n' <err.txt) && fail 'a control character is printed'
 
 expect 0 '' --help
-grep -q 'usage: tide_inspect layout|plan|verify' out.txt || fail 'no usage in --help'
+grep -q 'usage: tide_inspect layout|plan|verify|memory' out.txt || fail 'no usage in --help'
 expect 0 '' verify --help
 
 # ---- a named error is 3 ----------------------------------------------------------------------------------------------
@@ -150,6 +154,25 @@ layout = json.load(open(sys.argv[1]))
 assert layout["packing"] == "fsdp2"
 assert block["shard_bytes"] == 2 * (3 * 13 + 1 + 8) and block["gathered_bytes"] == 3 * block["shard_bytes"]
 assert [s["offset"] for s in block["params"][2]["shards"]] == [80, 80, 80]
+PY
+
+echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "w", "shape": [5], "dtype": "bf16"}]}], "tied": [["v", "w"]]}' >tied.json
+expect 0 '' layout --model-file tied.json --mesh 1x3 --json file.json
+grep -q 'w = v .* 2 x2, 1 ' out.txt || fail 'the table does not show a tie, or the rows of each rank'
+grep -q '"aliases": \[{"name": "v", "target": "w"}\]' file.json || fail 'no alias in the JSON of a layout'
+
+# ---- memory: step_memory.test.cpp checks the numbers -------------------------------------------------------------------
+
+expect 0 '' memory --model-file small.json --mesh 3x1 --prefetch 2 --gradient-buffers 1 --json file.json
+grep -q 'tide.ring' out.txt || fail 'no table of memory'
+python file.json <<'PY'
+import json, sys
+memory = json.load(open(sys.argv[1]))
+assert (memory["model"], memory["mesh"], memory["prefetch"], memory["gradient_buffers"]) == ("small", "3x1", 2, 1)
+paths = {path["path"]: path for path in memory["paths"]}
+assert {"tide.ring", "stock", "symmetric"} <= set(paths), paths
+for path in memory["paths"]:
+    assert path["peak_bytes"] == sum(term["bytes"] for term in path["terms"]) > 0, path
 PY
 
 # Numbers of PyTorch's own objects.
