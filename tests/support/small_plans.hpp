@@ -89,7 +89,7 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::index_t ran
 }
 
 /// Over nodes.
-template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>>
+template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>, class Reducer = tide::CopyEngineReducer<>>
 constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape mesh, tide::Exchange exchange,
                                  tide::Finish finish = tide::Finish::store,
                                  tide::GradientSource gradients = tide::GradientSource::storage,
@@ -104,7 +104,7 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape m
   planned.collective.network = memory.network;
   tide::fill_kernels_over_nodes(planned.collective);
   for (tide::index_t r = 0; r < mesh.ranks(); ++r) {
-    planned.plans.push_back(tide::CopyEngineReducer<>::reduce_over_nodes(planned.collective, tide::Rank{r}));
+    planned.plans.push_back(Reducer::reduce_over_nodes(planned.collective, tide::Rank{r}));
   }
   return planned;
 }

@@ -64,9 +64,9 @@ class NodePushes {
     return rails;
   }
 
-  // A mark for each chunk that this rank sums.
-  [[nodiscard]] constexpr std::vector<Mark> declared() {
-    std::vector<Mark> marks(chunks().size(), MarkedPlan::none);
+  // Marks that will be placed later.
+  [[nodiscard]] constexpr std::vector<Mark> declared(std::size_t count) {
+    std::vector<Mark> marks(count, MarkedPlan::none);
     for (Mark& mark : marks) mark = plan_.declare();
     return marks;
   }
@@ -124,6 +124,22 @@ class NodePushes {
       p.signal(rail.lane, rail.peer, words_.word(WordKind::arrived, plan_.rank().value), c + 1, count);
     });
     if (c + 1 == count) rail.done = plan_.mark(rail.lane);
+  }
+
+  // The chunk that was in the place of another before, and whether that was in the last run.
+  struct Before {
+    std::size_t chunk = 0;
+    bool last_run = false;
+  };
+  [[nodiscard]] constexpr Before before(index_t c) const noexcept {
+    const auto count = static_cast<index_t>(chunks().size());
+    if (c >= ring()) return {static_cast<std::size_t>(c - ring()), false};
+    return {static_cast<std::size_t>(c + (count - 1 - c) / ring() * ring()), true};
+  }
+  // Makes the sums of a chunk wait for the mark of the chunk that was in its place before.
+  constexpr void wait_for_last(const std::vector<Mark>& marks, index_t c) {
+    const Mark mark = marks[before(c).chunk];
+    before(c).last_run ? plan_.wait_last_run(sum_, mark) : plan_.wait(sum_, mark);
   }
 
   // Waits for the pieces of a chunk.

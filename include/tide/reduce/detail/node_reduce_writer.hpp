@@ -29,7 +29,7 @@ class NodeReduceWriter : NodePushes {
         direct_(collective.network.exchange == Exchange::direct),
         messages_(mesh_.nodes, node_, collective.network.exchange) {
     for (index_t r = 1; r <= messages_.rounds(); ++r) add_round(r);
-    done_ = declared();
+    done_ = declared(chunks().size());
   }
 
   [[nodiscard]] constexpr Plan write() && {
@@ -53,8 +53,8 @@ class NodeReduceWriter : NodePushes {
     round.number = number;
     round.lane = plan_.lane(LaneKind::net, number - 1);
     round.known.assign(chunks().size(), MarkedPlan::none);
-    round.sent = declared();
-    round.added = declared();
+    round.sent = declared(chunks().size());
+    round.added = declared(chunks().size());
     for (const NodeMessage& m : messages_.all()) {
       if (m.round == number) round.messages.push_back(m);
     }
@@ -282,17 +282,13 @@ class NodeReduceWriter : NodePushes {
 
   // Waits until the place of a chunk among the partials has been left: summed from, and put from.
   constexpr void await_place(index_t c) {
-    const auto count = static_cast<index_t>(chunks().size());
-    const bool last_run = c < ring();
-    const index_t before = last_run ? c + (count - 1 - c) / ring() * ring() : c - ring();
-    const auto wait = [&](Mark mark) { last_run ? plan_.wait_last_run(sum_, mark) : plan_.wait(sum_, mark); };
     bool adds = false;
     for (const NodeRound& round : rounds_) {
-      const bool gets = round.gets(before);  // then the addition tells of the puts, too
-      if (!gets) wait(round.sent[static_cast<std::size_t>(before)]);
+      const bool gets = round.gets(static_cast<index_t>(before(c).chunk));  // then the addition tells of the puts, too
+      if (!gets) wait_for_last(round.sent, c);
       adds = adds || gets;
     }
-    if (adds) wait(done_[static_cast<std::size_t>(before)]);
+    if (adds) wait_for_last(done_, c);
   }
 
   // The same for partials that additions write to, where a slot has taken the others over.
