@@ -21,17 +21,12 @@ using namespace tide_test::breaking;
 using tide_test::first_idle_op;
 using tide_test::first_violation;
 using tide_test::Planned;
+using tide_test::planned_switch_reduce;
 
 constexpr MeshShape meshes[] = {{2, 2}, {3, 2}, {2, 3}, {4, 2}, {5, 2}, {3, 8}, {8, 2}, {2, 8}, {3, 1}};
 
 template <index_t Count, index_t Budget>
 using RingOf = Ring<Chunks<Count>, Bytes<Budget>>;
-
-template <class Inbox, class Epilogue = Store>
-constexpr Planned planned(const GroupView& group, MeshShape mesh, GradientSource source = GradientSource::storage) {
-  return tide_test::planned_reduce<Inbox, SwitchReducer<Burst, Epilogue>>(group, mesh, Exchange::in_switch,
-                                                                          Epilogue::finish, source);
-}
 
 // Several chunks on each rank, of one size and of two; the last owners have none.
 constexpr auto chunked =
@@ -54,7 +49,7 @@ TEST_CASE("SwitchReducer: on one node its plans are those of CopyEngineReducer")
   using Inbox = RingOf<3, 4096>;
   CHECK(tide_test::planned_reduce<Inbox, SwitchReducer<>>(chunked.view(), 3).plans ==
         tide_test::planned_reduce<Inbox, CopyEngineReducer<>>(chunked.view(), 3).plans);
-  const Planned one = planned<Inbox>(chunked.view(), {1, 3});
+  const Planned one = planned_switch_reduce<Inbox>(chunked.view(), {1, 3});
   CHECK(first_violation(one) == "");
 }
 
@@ -74,16 +69,16 @@ TEST_CASE("SwitchReducer: plans over nodes hold, are a function of their argumen
       using One = RingOf<1, 1 << 15>;
       using Two = RingOf<2, 1 << 15>;
       using Three = RingOf<3, 1 << 15>;
-      check(planned<One>(group, mesh), planned<One>(group, mesh));
-      check(planned<Two, Accumulate>(group, mesh, GradientSource::table),
-            planned<Two, Accumulate>(group, mesh, GradientSource::table));
-      check(planned<Three>(group, mesh), planned<Three>(group, mesh));
+      check(planned_switch_reduce<One>(group, mesh), planned_switch_reduce<One>(group, mesh));
+      check(planned_switch_reduce<Two, Accumulate>(group, mesh, GradientSource::table),
+            planned_switch_reduce<Two, Accumulate>(group, mesh, GradientSource::table));
+      check(planned_switch_reduce<Three>(group, mesh), planned_switch_reduce<Three>(group, mesh));
     }
   }
 }
 
 TEST_CASE("SwitchReducer: an owner reads one sum for each turn of the nodes, and nothing is put twice") {
-  const Planned made = planned<RingOf<1, 1 << 15>>(chunked.view(), {5, 2});
+  const Planned made = planned_switch_reduce<RingOf<1, 1 << 15>>(chunked.view(), {5, 2});
   CHECK(made.collective.kernels.back() == switch_kernel(Finish::store, 3));
   index_t put = 0;
   index_t elements = 0;
@@ -103,24 +98,25 @@ TEST_CASE("SwitchReducer: no op could be left out") {
   for (const MeshShape mesh : {MeshShape{2, 2}, MeshShape{3, 2}, MeshShape{2, 3}, MeshShape{4, 2}}) {
     CAPTURE(mesh.nodes);
     CAPTURE(mesh.ranks_per_node);
-    CHECK(first_idle_op(planned<RingOf<1, 4096>>(tide_test::odd_group.view(), mesh)) == "");
-    CHECK(first_idle_op(planned<RingOf<2, 12288>>(tide_test::odd_group.view(), mesh)) == "");
+    CHECK(first_idle_op(planned_switch_reduce<RingOf<1, 4096>>(tide_test::odd_group.view(), mesh)) == "");
+    CHECK(first_idle_op(planned_switch_reduce<RingOf<2, 12288>>(tide_test::odd_group.view(), mesh)) == "");
     if (mesh.nodes > 2) continue;  // in long outputs some waits are implied by what other ranks wait for
-    CHECK(first_idle_op(planned<RingOf<1, 4096>>(even.view(), mesh)) == "");
-    CHECK(first_idle_op(planned<RingOf<2, 12288>>(chunked.view(), mesh)) == "");
+    CHECK(first_idle_op(planned_switch_reduce<RingOf<1, 4096>>(even.view(), mesh)) == "");
+    CHECK(first_idle_op(planned_switch_reduce<RingOf<2, 12288>>(chunked.view(), mesh)) == "");
   }
 }
 
 constexpr std::size_t ops_of(MeshShape mesh) {
   std::size_t count = 0;
-  for (const Plan& plan : planned<RingOf<1, 4096>>(tide_test::single_row.view(), mesh).plans) count += plan.ops.size();
+  for (const Plan& plan : planned_switch_reduce<RingOf<1, 4096>>(tide_test::single_row.view(), mesh).plans)
+    count += plan.ops.size();
   return count;
 }
 static_assert(ops_of({2, 2}) > 0);
 
 // ---- broken plans: three nodes of two ranks, so that one place of the second row is never filled
 
-Planned subject() { return planned<RingOf<2, 12288>>(chunked.view(), {3, 2}); }
+Planned subject() { return planned_switch_reduce<RingOf<2, 12288>>(chunked.view(), {3, 2}); }
 
 Which switch_sum(const Planned& p) {
   return [&p](const Op& op) { return detail::adds_in_switch(op, p.collective); };

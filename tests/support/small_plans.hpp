@@ -10,6 +10,7 @@
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/ring.hpp>
 #include <tide/reduce/slot_reuse.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
@@ -107,6 +108,14 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape m
     planned.plans.push_back(Reducer::reduce_over_nodes(planned.collective, tide::Rank{r}));
   }
   return planned;
+}
+
+/// Over nodes, with sums in the switch.
+template <class Inbox = tide::Ring<tide::Chunks<2>, tide::Bytes<32768>>, class Epilogue = tide::Store>
+constexpr Planned planned_switch_reduce(const tide::GroupView& group, tide::MeshShape mesh,
+                                        tide::GradientSource gradients = tide::GradientSource::storage) {
+  return planned_reduce<Inbox, tide::SwitchReducer<tide::Burst, Epilogue>>(group, mesh, tide::Exchange::in_switch,
+                                                                           Epilogue::finish, gradients);
 }
 
 }  // namespace tide_test

@@ -67,7 +67,7 @@ struct Kernel {
 };
 
 [[nodiscard]] constexpr std::string_view name(Kernel::Kind kind) noexcept {
-  constexpr std::string_view names[] = {"cast", "sum", "switch sum"};
+  constexpr std::string_view names[] = {"cast", "sum", "switch_sum"};
   return names[static_cast<int>(kind)];
 }
 
