@@ -23,9 +23,9 @@ namespace tide {
 /// Inside a node copies move and CTAs add, as with `CopyEngineReducer`; over nodes the owner reads, in place of the
 /// sums of all nodes, one sum for each `ranks per node` of them.
 ///
-/// Choose it where the owner's additions over nodes are the bottleneck and the bits need not repeat; never beside a
-/// test that compares bits. The policy between nodes gives one-sided puts: how sums cross is this reducer's own. Its
-/// inbox is a `Ring`. On one node its plans are those of `CopyEngineReducer`, bit for bit.
+/// Choose it on about as many nodes as a node has ranks, or more, where the bits need not repeat; with few nodes most
+/// of what crosses the links is zeros. Of the policy between nodes it takes the puts: how sums cross is its own. Its
+/// inbox is a `Ring`. On one node its plans are those of `CopyEngineReducer`.
 ///
 /// @tparam L  with how many CTAs a GPU sums
 /// @tparam E  `Store`, or `Accumulate` into existing shards
