@@ -52,7 +52,8 @@ constexpr std::string_view usage =
   --gradients storage|table      of a reduce: where gradients lie
   --finish store|accumulate      of a reduce: what is done with the sum
   --chunks N, --inbox-bytes N    of a reduce: the ring of the inbox, 4 and 67108864 if not given
-  --exchange doubling|direct     of a reduce over nodes: how partial sums cross
+  --exchange doubling|direct|in_switch
+                                 of a reduce over nodes: how partial sums cross; in_switch is that of SwitchReducer
   --chunk-bytes N                of a gather over nodes: of each shard, what takes a round together; 8388608
   --puts-in-flight N             of a gather over nodes: the most of a rank on their way to one peer; 16
   --prefetch N                   of memory: groups that are gathered ahead; 1
@@ -113,7 +114,7 @@ PlanChoices parse_choices(const Args& args) {
   choices.mesh = chosen_mesh(args);
   choices.rails.chunk_bytes = args.number("--chunk-bytes", choices.rails.chunk_bytes, 16, index_t{1} << 40);
   choices.rails.puts_in_flight = args.number("--puts-in-flight", choices.rails.puts_in_flight, 2, 65535);
-  choices.exchange = static_cast<tide::Exchange>(args.choice("--exchange", {"doubling", "direct"}));
+  choices.exchange = static_cast<tide::Exchange>(args.choice("--exchange", {"doubling", "direct", "in_switch"}));
   return choices;
 }
 

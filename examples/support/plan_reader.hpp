@@ -211,7 +211,7 @@ class PlanReader {
     shape.piece_bytes = number(network, "piece_bytes", 0, most_memory);
     shape.puts_in_flight = number(network, "puts_in_flight", 0, most_32);
     if (has(network, "exchange")) {
-      shape.exchange = static_cast<tide::Exchange>(choice(network, "exchange", names<tide::Exchange, 2>()));
+      shape.exchange = static_cast<tide::Exchange>(choice(network, "exchange", names<tide::Exchange, 3>()));
     }
     where_.clear();
   }
@@ -245,8 +245,8 @@ class PlanReader {
     for (std::size_t i = 0; same && i < kernels.size(); ++i) {
       const tide::Kernel& expected = file_.collective.kernels[i];
       only(kernels[i], {"kind", "input", "output", "finish", "inputs"});
-      same = text(kernels[i], "kind") == (expected.kind == tide::Kernel::Kind::cast ? "cast" : "sum") &&
-             text(kernels[i], "input") == name(expected.input) && text(kernels[i], "output") == name(expected.output) &&
+      same = text(kernels[i], "kind") == name(expected.kind) && text(kernels[i], "input") == name(expected.input) &&
+             text(kernels[i], "output") == name(expected.output) &&
              text(kernels[i], "finish") == finish_names[static_cast<std::size_t>(expected.finish)] &&
              number(kernels[i], "inputs", 0, tide::max_ranks) == expected.inputs;
     }
@@ -449,12 +449,12 @@ class PlanReader {
     if (open != std::string::npos && given.back() == ']') {
       const auto index = parse_number<index_t>(std::string_view(given).substr(open + 1, given.size() - open - 2), 0,
                                                words.stride() - 1);
-      for (int kind = 0; index && kind < 4; ++kind) {
+      for (int kind = 0; index && kind < 5; ++kind) {
         const auto candidate = static_cast<tide::WordKind>(kind);
         if (given.substr(0, open) == name(candidate)) return 8 * words.word(candidate, *index);
       }
     }
-    refuse("'word' must be ready[N], arrived[N], credit[N] or event[N] with N up to " +
+    refuse("'word' must be ready[N], arrived[N], credit[N], event[N] or landed[N] with N up to " +
            std::to_string(words.stride() - 1) + ", not '" + given + "'");
   }
 

@@ -152,7 +152,7 @@ inline void write_plan(std::ostream& out, const PlanFile& file, const JsonText& 
   }
   std::vector<JsonText> kernels;
   for (const tide::Kernel& kernel : collective.kernels) {
-    kernels.push_back(object({{"kind", kernel.kind == tide::Kernel::Kind::cast ? "cast" : "sum"},
+    kernels.push_back(object({{"kind", name(kernel.kind)},
                               {"input", name(kernel.input)},
                               {"output", name(kernel.output)},
                               {"finish", finish_names[static_cast<std::size_t>(kernel.finish)]},

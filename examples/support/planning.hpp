@@ -10,6 +10,7 @@
 #include <tide/plan/kernels.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/ring.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
@@ -35,7 +36,7 @@ struct PlanChoices {
   tide::index_t inbox_chunks = 4;
   tide::index_t inbox_bytes = 64 << 20;
   tide::RailRules rails{};                             ///< of a gather over nodes
-  tide::Exchange exchange = tide::Exchange::doubling;  ///< of a reduce over nodes
+  tide::Exchange exchange = tide::Exchange::doubling;  ///< of a reduce over nodes; in_switch is that of SwitchReducer
 };
 
 /// Refuses to write plans that would not fit into this machine's memory.
@@ -97,7 +98,9 @@ inline void require_memory(const tide::Collective& collective, const std::string
   const bool multicast = choices.transport == TransportChoice::multicast;
   for (tide::index_t r = 0; r < collective.ranks(); ++r) {
     const tide::Rank rank{r};
-    if (!gather) {
+    if (!gather && choices.exchange == tide::Exchange::in_switch) {
+      file.plans.push_back(tide::SwitchReducer<>::reduce_over_nodes(collective, rank));
+    } else if (!gather) {
       file.plans.push_back(tide::CopyEngineReducer<>::reduce_over_nodes(collective, rank));
     } else if (choices.mesh.nodes > 1) {
       const tide::OpKind spreads_by = multicast ? tide::OpKind::multicast : tide::OpKind::copy;

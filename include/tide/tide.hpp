@@ -73,6 +73,7 @@
 #include <tide/reduce/reducer.hpp>
 #include <tide/reduce/ring.hpp>
 #include <tide/reduce/slot_reuse.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/reduce/tree.hpp>
 
 #include <tide/fabric/duration.hpp>

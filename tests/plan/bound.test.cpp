@@ -53,6 +53,23 @@ TEST_CASE("lower_bound: a reduce pushes to each peer and sums what comes") {
   CHECK(sum.binding() == "lane sum of rank 0");
 }
 
+TEST_CASE("lower_bound: a sum in the switch takes a part out of each rank of the node, and one sum into the owner") {
+  const Planned reduce = tide_test::planned_switch_reduce(even_group.view(), {2, 2});
+  tide::index_t bytes[2][4] = {};  // out of each rank, and into it
+  for (const tide::Op& op : reduce.plans[1].ops) {
+    if (op.kind != tide::OpKind::reduce || op.target.space != tide::Space::output) continue;
+    tide::detail::for_each_use(reduce.collective, Rank{1}, op, [&](Rank rank, Resource resource, tide::index_t count) {
+      if (resource == Resource::egress) bytes[0][rank.value] += count;
+      if (resource == Resource::ingress) bytes[1][rank.value] += count;
+    });
+  }
+  CHECK(bytes[0][0] == 2048);  // 512 sums in f32
+  CHECK(bytes[0][1] == 2048);
+  CHECK(bytes[0][2] + bytes[0][3] == 0);
+  CHECK(bytes[1][0] == 0);
+  CHECK(bytes[1][1] == 2048);
+}
+
 TEST_CASE("lower_bound: on a lane, calls and transfers follow each other") {
   const Planned gather = tide_test::planned_gather(even_group.view(), 2);
   const tide::Plan& plan = gather.plans[0];

@@ -70,6 +70,9 @@ std::vector<Planned> subjects() {
       all.push_back(
           planned_reduce<tide::SlotReuseWithin<tide::Bytes<1600>, Chunks<1>>>(over_nodes.view(), mesh, exchange));
     }
+    all.push_back(planned_switch_reduce<tide::Ring<Chunks<2>, tide::Bytes<6400>>>(over_nodes.view(), mesh));
+    all.push_back(planned_switch_reduce<tide::Ring<Chunks<1>, tide::Bytes<6400>>, tide::Accumulate>(
+        unlike.view(), mesh, tide::GradientSource::table));
   }
   return all;
 }
@@ -91,6 +94,7 @@ std::vector<Planned> subjects_over_nodes() {
     for (const tide::Exchange exchange : {tide::Exchange::doubling, tide::Exchange::direct}) {
       all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<8192>>>(chunked.view(), mesh, exchange));
     }
+    all.push_back(planned_switch_reduce<tide::Ring<Chunks<2>, tide::Bytes<8192>>>(chunked.view(), mesh));
   }
   return all;
 }

@@ -44,6 +44,17 @@ TEST_CASE("print: a gather reads like this") {
 }
 // end: printed-plan
 
+TEST_CASE("print: a sum in the switch names its places, of all ranks of the node") {
+  constexpr auto group = tide::group(tide::param<tide::bf16>("w", {6, 4}));
+  const std::string one = printed(tide_test::planned_switch_reduce(group.view(), {2, 2}), 1);
+  INFO(one);
+  CHECK(one.find("network_inbox[256 +32] of all ranks of the node -> output[0]  'w'") != std::string::npos);
+  const std::string two = printed(tide_test::planned_switch_reduce(group.view(), {3, 2}), 0);
+  INFO(two);
+  CHECK(two.find("network_inbox[0 +16] with network_inbox[256] of all ranks of the node -> output[0]  'w'") !=
+        std::string::npos);
+}
+
 TEST_CASE("print: rows, pitches, instances, inputs and values counted in a run are there where they say something") {
   constexpr auto group =
       tide::group(tide::param<tide::bf16>("w", {2, 4, 100}, {tide::Sharding::Kind::chunked, 1, nullptr, {}}));

@@ -10,7 +10,8 @@ TEST_CASE("SignalWords: every kind and index has a word of its own, and the word
   for (const index_t ranks : {1, 2, 5, 64}) {
     const SignalWords words{ranks};
     std::set<index_t> seen;
-    for (const WordKind kind : {WordKind::ready, WordKind::arrived, WordKind::credit, WordKind::event}) {
+    for (const WordKind kind :
+         {WordKind::ready, WordKind::arrived, WordKind::credit, WordKind::event, WordKind::landed}) {
       const index_t count = kind == WordKind::event ? ranks + 4 : ranks;
       for (index_t i = 0; i < count; ++i) {
         const index_t word = words.word(kind, i);

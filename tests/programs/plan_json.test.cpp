@@ -52,7 +52,8 @@ TEST_CASE("plan file: what was written is read, with all that it is judged by") 
       tide_test::planned_gather(tide_test::odd_group.view(), 3, OwnBlock::in_place, tide::Fsdp2Packing::rule),
       tide_test::planned_gather_on(tide_test::odd_group.view(), {3, 2}, OwnBlock::cast),
       tide_test::planned_reduce(tide_test::odd_group.view(), {3, 2}, tide::Exchange::doubling),
-      tide_test::planned_reduce(tide_test::mixed_group.view(), {2, 1}, tide::Exchange::direct)};
+      tide_test::planned_reduce(tide_test::mixed_group.view(), {2, 1}, tide::Exchange::direct),
+      tide_test::planned_switch_reduce(tide_test::odd_group.view(), {3, 2})};
   for (const tide::index_t ranks : {1, 2, 4}) {
     all.push_back(tide_test::planned_gather(tide_test::mixed_group.view(), ranks, OwnBlock::cast));
     all.push_back(tide_test::planned_gather<tide::MulticastTransport>(tide_test::mixed_group.view(), ranks));
@@ -150,7 +151,8 @@ TEST_CASE("plan file: what cannot be read is named, with rank, lane and op") {
         "'send'");
   CHECK(said([](json& p) { ops(p, 0, 0)[0]["wrod"] = 1; }) == "rank 0, lane 'caller', op 0 of it: unknown key 'wrod'");
   CHECK(said([](json& p) { ops(p, 0, 0)[0]["word"] = "raedy[0]"; }) ==
-        "rank 0, lane 'caller', op 0 of it: 'word' must be ready[N], arrived[N], credit[N] or event[N] with N up to 6, "
+        "rank 0, lane 'caller', op 0 of it: 'word' must be ready[N], arrived[N], credit[N], event[N] or landed[N] with "
+        "N up to 6, "
         "not 'raedy[0]'");
   CHECK(said([](json& p) { ops(p, 0, 0)[0]["word"] = "ready[7]"; }).find("not 'ready[7]'") != std::string::npos);
   CHECK(said([](json& p) { ops(p, 2, 0)[1]["seq"] = 0; }) == "rank 2: two ops have \"seq\": 0");

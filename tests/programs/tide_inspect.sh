@@ -44,7 +44,7 @@ expect 2 '--op takes one of gather, reduce' plan --model llama3.1-8b --mesh 1x4 
 expect 2 '--packing takes one of tight, fsdp2' layout --model llama3.1-8b --mesh 1x4 --packing loose
 expect 2 '--machine takes' plan --model llama3.1-8b --mesh 1x4 --machine cpu:fast
 expect 2 '--puts-in-flight takes a whole number' plan --model llama3.1-8b --mesh 2x2 --puts-in-flight 1
-expect 2 '--exchange takes one of doubling, direct' plan --model llama3.1-8b --mesh 2x2 --op reduce --exchange ring
+expect 2 '--exchange takes one of doubling, direct, in_switch' plan --model llama3.1-8b --mesh 2x2 --op reduce --exchange ring
 expect 2 '--chunks takes a whole number' plan --model llama3.1-8b --mesh 1x4 --op reduce --chunks 0
 expect 2 '--summary belongs to plan' verify --model llama3.1-8b --mesh 1x4 --summary
 expect 2 '--estimate belongs to plan' verify --model llama3.1-8b --mesh 1x4 --estimate
@@ -250,7 +250,8 @@ expect 0 '' verify --plan some.json
 
 for mesh in 3x1 2x3 3x2; do
   for how in '' '--transport multicast' '--own cast' '--own in_place --chunk-bytes 16 --puts-in-flight 2' \
-    '--op reduce --group head' '--op reduce --exchange direct --finish accumulate'; do
+    '--op reduce --group head' '--op reduce --exchange direct --finish accumulate' \
+    '--op reduce --exchange in_switch'; do
     read -ra flags <<<"$how"
     expect 0 '' plan --model-file small.json --mesh "$mesh" "${flags[@]}" --json some.json
     expect 0 '' verify --plan some.json

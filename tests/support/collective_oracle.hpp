@@ -25,6 +25,9 @@ inline constexpr std::byte poison{0xA5};
 /// What a gather starts from.
 enum class Source { shards, masters, in_place };
 
+/// What gradients are: of many sizes, so that each order of adding gives its own sum; or whole, so that all give one.
+enum class Values { spread, whole };
+
 /// Whether a rank has no gradient for a parameter.
 using Missing = std::function<bool(index_t rank, std::size_t parameter)>;
 
@@ -43,8 +46,9 @@ inline std::string difference(const Bytes& found, const Bytes& expected) {
 class CollectiveOracle {
  public:
   /// Of the layout it takes what is data: the group, the number of ranks, the rules. The group must outlive it.
-  explicit CollectiveOracle(const tide::LayoutView& layout)
+  explicit CollectiveOracle(const tide::LayoutView& layout, Values values = Values::spread)
       : group_(layout.group),
+        values_(values),
         ranks_(layout.mesh.ranks()),
         ranks_per_node_(layout.mesh.ranks_per_node),
         fsdp2_(layout.packing.padding == tide::PackingRule::Padding::to_chunk),
@@ -148,7 +152,8 @@ class CollectiveOracle {
   [[nodiscard]] float leaf(index_t rank, std::uint64_t seed, const oracle::Place& place) const {
     const Element element = group_.parameters[place.parameter].gradient;
     std::byte stored[8];
-    store(stored, element, gradient_value(element, bits(seed, place, rank)));
+    const std::uint64_t random = bits(seed, place, rank);
+    store(stored, element, values_ == Values::whole ? whole_value(random) : gradient_value(element, random));
     return load(stored, element);
   }
 
@@ -190,6 +195,7 @@ class CollectiveOracle {
   }
 
   tide::GroupView group_;
+  Values values_;
   index_t ranks_;
   index_t ranks_per_node_;
   bool fsdp2_;

@@ -102,6 +102,7 @@ class Interpreter {
 
     explicit Guarded(index_t size = 0) : all(static_cast<std::size_t>(size) + 2 * guard, poison) {}
     [[nodiscard]] std::byte* at(index_t offset) { return all.data() + guard + offset; }
+    void zero() { std::fill(all.begin() + guard, all.end() - guard, std::byte{0}); }
     void scribble() { std::fill(all.begin() + guard, all.end() - guard, std::byte{0x3C}); }
     [[nodiscard]] bool intact() const {
       const auto good = [](std::byte b) { return b == poison; };
@@ -152,6 +153,9 @@ class Interpreter {
         const auto space = static_cast<tide::Space>(s);
         const index_t bytes = collective_.space_bytes(space, tide::Rank{static_cast<index_t>(r)});
         memory.spaces[s].assign(static_cast<std::size_t>(collective_.space_instances(space)), Guarded(bytes));
+        for (Guarded& one : memory.spaces[s]) {
+          if (space == tide::Space::network_inbox && collective_.network.starts_as_zeros()) one.zero();
+        }
       }
       if (collective_.gradients == tide::GradientSource::table) {
         for (std::size_t p = 0; p < table_starts_.size(); ++p)
@@ -461,12 +465,31 @@ class Interpreter {
         leaves.push_back(load(address(rank, op.extra, piece + k * distance), kernel.input));
       }
       leaves.insert(leaves.begin() + op.peer, load(source + i * size, kernel.input));
+      if (kernel.kind == tide::Kernel::Kind::switch_sum) {
+        leaves = {};
+        const index_t first = op.source_offset + row * index_t{op.source_pitch} + from + i * size;
+        for (index_t k = 0; k < kernel.inputs; ++k) {
+          leaves.push_back(k == 0 ? sum_of_node(rank, op.source, first)
+                                  : sum_of_node(rank, op.extra, piece + (k - 1) * distance));
+        }
+      }
       std::byte* output = address(rank, op.target, target + (from / size + i) * made);
       const float scale = kernel.finish == tide::Finish::partial ? 1.0F : PlanOracle::scale;
       const float total = rounded(scale * tree(leaves));
       const bool add = kernel.finish == tide::Finish::accumulate;
       store(output, kernel.output, add ? rounded(load(output, Element::f32) + total) : total);
     }
+  }
+
+  /// What a switch makes of the floats at one place of all ranks of a node.
+  float sum_of_node(std::size_t rank, tide::Place place, index_t offset) {
+    const tide::MeshShape mesh = collective_.layout.mesh;
+    float sum = 0;
+    for (index_t local = 0; local < mesh.ranks_per_node; ++local) {
+      const tide::Rank of = mesh.rank(mesh.node(tide::Rank{static_cast<index_t>(rank)}), local);
+      sum = rounded(sum + load(address(static_cast<std::size_t>(of.value), place, offset), Element::f32));
+    }
+    return sum;
   }
 
   // ---- memory

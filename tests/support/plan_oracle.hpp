@@ -25,7 +25,9 @@ class PlanOracle {
 
   PlanOracle(const tide::Collective& collective, index_t runs, std::uint64_t seed)
       : own_(collective.own), gather_(collective.operation == tide::Operation::gather) {
-    const CollectiveOracle oracle(collective.layout);
+    // A switch adds in any order: only sums that are the same in each can be compared.
+    const bool any_order = collective.network.exchange == tide::Exchange::in_switch;
+    const CollectiveOracle oracle(collective.layout, any_order ? Values::whole : Values::spread);
     const bool cast = own_ == tide::OwnBlock::cast;
     for (index_t r = 0; r < collective.ranks(); ++r) {
       if (gather_) own_bytes_.push_back(own_bytes(collective.layout, r));

@@ -10,6 +10,7 @@
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/ring.hpp>
 #include <tide/reduce/slot_reuse.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
@@ -89,7 +90,7 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::index_t ran
 }
 
 /// Over nodes.
-template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>>
+template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>, class Reducer = tide::CopyEngineReducer<>>
 constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape mesh, tide::Exchange exchange,
                                  tide::Finish finish = tide::Finish::store,
                                  tide::GradientSource gradients = tide::GradientSource::storage,
@@ -104,9 +105,17 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape m
   planned.collective.network = memory.network;
   tide::fill_kernels_over_nodes(planned.collective);
   for (tide::index_t r = 0; r < mesh.ranks(); ++r) {
-    planned.plans.push_back(tide::CopyEngineReducer<>::reduce_over_nodes(planned.collective, tide::Rank{r}));
+    planned.plans.push_back(Reducer::reduce_over_nodes(planned.collective, tide::Rank{r}));
   }
   return planned;
+}
+
+/// Over nodes, with sums in the switch.
+template <class Inbox = tide::Ring<tide::Chunks<2>, tide::Bytes<32768>>, class Epilogue = tide::Store>
+constexpr Planned planned_switch_reduce(const tide::GroupView& group, tide::MeshShape mesh,
+                                        tide::GradientSource gradients = tide::GradientSource::storage) {
+  return planned_reduce<Inbox, tide::SwitchReducer<tide::Burst, Epilogue>>(group, mesh, tide::Exchange::in_switch,
+                                                                           Epilogue::finish, gradients);
 }
 
 }  // namespace tide_test

@@ -91,6 +91,10 @@ inline float gradient_value(Element element, std::uint64_t bits) {
   return spread(bits, -20, 20);
 }
 
+/// A gradient that is a small whole number, in any element: any order of adding a few thousand gives the same sum, and
+/// one that is left out or added twice is seen.
+inline float whole_value(std::uint64_t bits) { return static_cast<float>(static_cast<int>(bits % 9) - 4); }
+
 /// A master weight: any float, of all classes.
 inline float master_value(std::uint64_t bits) {
   if (bits % 16 == 0) return std::bit_cast<float>(static_cast<std::uint32_t>(bits >> 32));  // NaN, denormal, infinity

@@ -79,6 +79,7 @@ struct ArenaPlaces {
   index_t signals = 0;
   index_t inbox = 0;
   index_t slots = 0;
+  index_t network_inbox = 0;  ///< where the fabric writes zeros at `init`, if `NetworkShape::starts_as_zeros`
 
   [[nodiscard]] friend constexpr bool operator==(const ArenaPlaces&, const ArenaPlaces&) = default;
 };

@@ -4,6 +4,10 @@
 //
 // The default where there is no GPU, and the reference for every other fabric.
 //
+// It has what hardware would need a switch for, as loops: multicast writes, and sums of what lies on all ranks of a
+// node
+// (`HostOptions::multicast` takes both away).
+//
 // Laws: those of Fabric                              (tests/fabric/host_fabric.test.cpp, tests/conformance/fabric.hpp)
 
 #pragma once
@@ -29,6 +33,7 @@ class HostFabric final : public HostPort {
   [[nodiscard]] bool has(Capability capability) const noexcept override {
     switch (capability) {
       case Capability::multicast:
+      case Capability::switch_sums:
         return state_->options.multicast == HostMulticast::available;
       case Capability::puts:
       case Capability::send_receive:

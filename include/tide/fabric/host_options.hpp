@@ -22,7 +22,7 @@ enum class HostLanes : std::uint8_t {
   merged,    ///< one thread per rank runs all ops in issue order, as hardware with a single queue would
 };
 
-/// Whether the node has multicast writes (a loop of copies here).
+/// Whether the node has a switch: multicast writes, and sums of what lies on all its ranks (loops here).
 enum class HostMulticast : std::uint8_t { available, missing };
 
 /// Whether ranks reach other nodes (by memcpy here).

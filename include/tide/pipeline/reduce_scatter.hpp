@@ -36,21 +36,26 @@ struct ReduceTicket {
 };
 
 /// @tparam Layout  `ShardLayout` or `DynamicLayout`
-/// @tparam R       a Reducer: `CopyEngineReducer<Launch, Epilogue>`
+/// @tparam R       a Reducer: `CopyEngineReducer<Launch, Epilogue>` or `SwitchReducer<Launch, Epilogue>`
 /// @tparam Inter   a NodeExchange: how partial sums cross nodes; nothing does by default
 /// @tparam Box     an Inbox: where pieces wait; `Ring`, or `SlotReuse` in a slot of the pool
 template <class Layout, class R, class Inter = SingleNode, class Box = Ring<Chunks<4>, Bytes<(index_t{64} << 20)>>>
 class ReduceScatter {
-  static_assert(Reducer<R>, "tide::ReduceScatter: R must be a Reducer; CopyEngineReducer.");
+  static_assert(Reducer<R>, "tide::ReduceScatter: R must be a Reducer; CopyEngineReducer or SwitchReducer.");
   static_assert(NodeExchange<Inter>,
                 "tide::ReduceScatter: Inter must be a NodeExchange; SingleNode, RdmaDoublingTransport, "
                 "RdmaDirectTransport or AutoTransport.");
   static_assert(Inbox<Box>, "tide::ReduceScatter: Box must be an Inbox; Ring or SlotReuse.");
+  static_assert(!CrossesItself<R> || std::is_same_v<Inter, SingleNode> || !reuses_slots<Box>,
+                "tide::SwitchReducer: over nodes the inbox must be a Ring; SlotReuse keeps sums where no switch adds.");
+  static_assert(!CrossesItself<R> || wire_of<Inter> == Element::f32,
+                "tide::SwitchReducer: sums must cross in f32; use Inter without Bf16Wire.");
   static_assert(!reuses_slots<Box> || detail::may_fit_slot<Layout>,
                 "tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring.");
   static_assert(!std::is_same_v<Inter, SingleNode> || detail::fits_single_node<Layout>,
                 "tide::ReduceScatter: SingleNode needs a mesh of one node; for several add RdmaDoublingTransport<>.");
-  static_assert(detail::may_fit_inbox<Layout, Box, Inter>,
+  using Crossing = typename detail::Crossing<R, Inter>::type;  // as R and Inter agree
+  static_assert(detail::may_fit_inbox<Layout, Box, Crossing>,
                 "tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk.");
 
  public:
@@ -59,7 +64,7 @@ class ReduceScatter {
   static constexpr index_t inbox_bytes = [] {
     static_assert(detail::is_static_layout<Layout>,
                   "tide::ReduceScatter: inbox_bytes and driver_calls are constants of static layouts; ask the plans.");
-    return detail::own_bytes(detail::reduce_memory<Inter, Box>(Layout{}.view()));
+    return detail::own_bytes(detail::reduce_memory<Crossing, Box>(Layout{}.view()));
   }();
 
   /// Copies, memory operations, launches and events that a GPU is asked for; the largest over ranks. Where the layout
@@ -67,7 +72,7 @@ class ReduceScatter {
   static constexpr index_t driver_calls = [] {
     static_assert(detail::is_static_layout<Layout>,
                   "tide::ReduceScatter: inbox_bytes and driver_calls are constants of static layouts; ask the plans.");
-    return detail::reduce_driver_calls<Layout, R, Inter, Box>;
+    return detail::reduce_driver_calls<Layout, R, Crossing, Box>;
   }();
 
   /// Writes the plans. Construct on every rank, in the same order, before `init` of the fabric.
@@ -144,7 +149,7 @@ class ReduceScatter {
     detail::require_capability(fabric, R::capability, R::name);
     std::vector<PlanVariant> variants;
     for (const GradientSource source : {GradientSource::storage, GradientSource::table}) {
-      variants.push_back(detail::reduce_variant<F, Layout, R, Inter, Box>(layout_.view(), source, fabric.rank()));
+      variants.push_back(detail::reduce_variant<F, Layout, R, Crossing, Box>(layout_.view(), source, fabric.rank()));
     }
     if (life_ != nullptr) detail::require_pool(fabric, *life_, variants.front().collective.inbox.bytes(), label_);
     const Collective& first = variants.front().collective;
@@ -154,6 +159,7 @@ class ReduceScatter {
     if (life_ != nullptr) places.slots = life_->offset(SlotIndex{0});
     const NetworkShape& network = first.network;
     network_inbox_ = fabric.reserve(network.inbox_instances * network.inbox_bytes, 256);
+    places.network_inbox = network_inbox_;
     partials_ = fabric.reserve(network.partials_instances * network.partials_bytes, 256);
     program_ = fabric.attach(std::move(variants), places, label_);
   }

@@ -51,16 +51,25 @@ enum class Finish : std::uint8_t {
 
 /// A kernel that reduce and cast ops name: all that is needed to pick the instantiation, before a step.
 struct Kernel {
-  enum class Kind : std::uint8_t { cast, sum };
+  enum class Kind : std::uint8_t {
+    cast,
+    sum,         ///< of inputs in the memory of the own rank, along the tree
+    switch_sum,  ///< each input is itself a sum: of what lies in one place of every rank of the node, in any order
+  };
 
   Kind kind = Kind::cast;
   Element input = Element::f32;
   Element output = Element::bf16;
   Finish finish = Finish::store;
-  std::uint16_t inputs = 1;  ///< of a sum: the own one and the pieces
+  std::uint16_t inputs = 1;  ///< of a sum: the own one and the pieces; of one in the switch: places
 
   [[nodiscard]] friend constexpr bool operator==(const Kernel&, const Kernel&) = default;
 };
+
+[[nodiscard]] constexpr std::string_view name(Kernel::Kind kind) noexcept {
+  constexpr std::string_view names[] = {"cast", "sum", "switch_sum"};
+  return names[static_cast<int>(kind)];
+}
 
 /// Where the inbox of a reduce-scatter lies.
 enum class InboxPlace : std::uint8_t {
@@ -96,12 +105,14 @@ struct InboxShape {
 
 /// How the partial sums of a reduce-scatter cross nodes.
 enum class Exchange : std::uint8_t {
-  doubling,  ///< along the tree: in round k, sums of 2^k nodes, for many owners at once
-  direct,    ///< from each node to each owner
+  doubling,   ///< along the tree: in round k, sums of 2^k nodes, for many owners at once
+  direct,     ///< from each node to each owner
+  in_switch,  ///< from each node to a rank of the owner's node, by turns; the switch of that node adds them
 };
 
 [[nodiscard]] constexpr std::string_view name(Exchange exchange) noexcept {
-  return exchange == Exchange::doubling ? "doubling" : "direct";
+  constexpr std::string_view names[] = {"doubling", "direct", "in_switch"};
+  return names[static_cast<int>(exchange)];
 }
 
 /// What crosses nodes: memory for it on each rank, and how much may be on its way. All of it 0 on one node.
@@ -118,6 +129,8 @@ struct NetworkShape {
   [[nodiscard]] constexpr index_t bytes() const noexcept {
     return inbox_instances * inbox_bytes + partials_instances * partials_bytes;
   }
+  /// Whether the network inbox holds zeros before the first run: a switch adds the places that nothing is put to, too.
+  [[nodiscard]] constexpr bool starts_as_zeros() const noexcept { return exchange == Exchange::in_switch; }
   [[nodiscard]] friend constexpr bool operator==(const NetworkShape&, const NetworkShape&) = default;
 };
 

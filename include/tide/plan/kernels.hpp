@@ -30,6 +30,11 @@ namespace tide {
   return {Kernel::Kind::sum, input, Element::f32, finish, static_cast<std::uint16_t>(inputs)};
 }
 
+/// A kernel that sums, of each of `inputs` places, what lies there on every rank of the node.
+[[nodiscard]] constexpr Kernel switch_kernel(Finish finish, index_t inputs) noexcept {
+  return {Kernel::Kind::switch_sum, Element::f32, Element::f32, finish, static_cast<std::uint16_t>(inputs)};
+}
+
 /// Where a kernel is in a collective's table.  @pre it is there
 [[nodiscard]] constexpr std::uint8_t kernel_index(const Collective& collective, const Kernel& kernel) noexcept {
   const auto found = std::find(collective.kernels.begin(), collective.kernels.end(), kernel);
@@ -42,6 +47,15 @@ constexpr void add_kernel(Collective& collective, const Kernel& kernel) {
   if (std::find(collective.kernels.begin(), collective.kernels.end(), kernel) == collective.kernels.end()) {
     collective.kernels.push_back(kernel);
   }
+}
+
+// The sums of a node, then the one in the switch: of each place of a rank, as many as its turns among the nodes.
+constexpr void fill_switch_kernels(Collective& collective) {
+  const MeshShape mesh = collective.layout.mesh;
+  for (const Parameter& parameter : collective.layout.group.parameters) {
+    add_kernel(collective, sum_kernel(parameter.gradient, Finish::partial, mesh.ranks_per_node));
+  }
+  add_kernel(collective, switch_kernel(collective.finish, ceil_div(mesh.nodes, mesh.ranks_per_node)));
 }
 
 // The sums of a node, then those over nodes. Where a node is one rank its gradients are sums already, and stay in their
@@ -86,6 +100,7 @@ constexpr void fill_kernels(Collective& collective) {
 constexpr void fill_kernels_over_nodes(Collective& collective) {
   if (collective.operation == Operation::gather || collective.layout.mesh.nodes == 1) return fill_kernels(collective);
   collective.kernels.clear();
+  if (collective.network.exchange == Exchange::in_switch) return detail::fill_switch_kernels(collective);
   detail::fill_node_kernels(collective);
 }
 

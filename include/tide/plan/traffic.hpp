@@ -10,6 +10,8 @@
 //   reduce      own gradient and pieces, output if added to output             1
 //   signal, wait: none; words are not counted as bytes
 //
+// A sum in the switch reads as much on every rank of the node; the own rank's is counted, as all read bytes are.
+//
 // Test: tests/plan/traffic.test.cpp
 
 #pragma once

@@ -60,6 +60,34 @@ inline constexpr bool chooses_exchange = requires(const Collective& collective) 
   X::template choose<detail::AnyReducer>(collective, detail::AnyMemory{});
 };
 
+/// Whether a reducer says itself how sums cross nodes, by a member `exchange`. Of a policy between nodes it needs puts.
+template <class R>
+concept CrossesItself = requires {
+  { R::exchange } -> std::convertible_to<Exchange>;
+};
+
+namespace detail {
+
+// How sums cross nodes by a reducer and a policy between nodes.
+template <class R, class X>
+struct Crossing {
+  using type = X;
+};
+template <CrossesItself R, class X>
+struct Crossing<R, X> {
+  struct type {
+    static constexpr std::string_view name = X::name;
+    static constexpr Capability capability = X::capability;
+    static constexpr Exchange exchange = R::exchange;
+  };
+};
+template <CrossesItself R>
+struct Crossing<R, SingleNode> {
+  using type = SingleNode;
+};
+
+}  // namespace detail
+
 /// `X::name`, `X::capability`, and `X::exchange` where it is not doubling.
 ///
 /// Models: SingleNode, RdmaDirectTransport, AutoTransport, and the transports that double: RdmaDoublingTransport,

@@ -6,7 +6,8 @@
 // the plan is a function of its arguments alone.
 //
 // Cost: one call per rank when a pipeline is constructed; nothing in a step.
-// Models: CopyEngineReducer, with its policies; one that sums in the NVSwitch will be the second.
+// Models: CopyEngineReducer; SwitchReducer, whose sums over nodes the switch adds in its own order. Such a model says
+// by a member `exchange` how sums cross nodes (reduce/node_exchange.hpp).
 
 #pragma once
 

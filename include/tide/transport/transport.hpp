@@ -23,10 +23,12 @@ enum class Capability : std::uint8_t {
   multicast,     ///< one write reaches all ranks of a node
   puts,          ///< one-sided puts to other nodes, by NICs and copy engines
   send_receive,  ///< sends and receives to other nodes, for which a GPU uses SMs
+  switch_sums,   ///< one read sums what lies at an offset of all ranks of a node
 };
 
 [[nodiscard]] constexpr std::string_view name(Capability capability) noexcept {
-  constexpr std::string_view names[] = {"nothing", "multicast", "one-sided puts", "sends and receives"};
+  constexpr std::string_view names[] = {"nothing", "multicast", "one-sided puts", "sends and receives",
+                                        "sums in the switch"};
   return names[static_cast<int>(capability)];
 }
 

@@ -2,6 +2,7 @@
 #include <tide/fabric/host_port.hpp>
 #include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 
 inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4}));
 using Layout = tide::ShardLayout<weights, tide::Mesh<1, 2>>;
@@ -11,20 +12,25 @@ inline constexpr auto wide = tide::group(tide::param<tide::bf16, float>("w", {8,
 using Wide = tide::ShardLayout<wide, tide::Mesh<1, 2>>;
 using Pool = tide::SlotPool<tide::Depth<2>, Layout, Wide>;
 using OtherPool = tide::SlotPool<tide::Depth<2>, Wide>;
+using Direct = tide::RdmaDirectTransport;
 using InSlot = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::SlotReuse>;
 
 #if TIDE_CASE == 1  // expect: tide::ReduceScatter: R must be a Reducer
 using Reduce = tide::ReduceScatter<Layout, tide::Burst>;
-#elif TIDE_CASE == 2  // expect: tide::ReduceScatter: Inter must be a NodeExchange
+#elif TIDE_CASE == 2   // expect: tide::ReduceScatter: Inter must be a NodeExchange
 using Reduce = tide::ReduceScatter<Layout, Reducer, tide::Chunks<4>>;
-#elif TIDE_CASE == 3  // expect: tide::ReduceScatter: Box must be an Inbox
+#elif TIDE_CASE == 3   // expect: tide::ReduceScatter: Box must be an Inbox
 using Reduce = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Chunks<4>>;
-#elif TIDE_CASE == 4  // expect: tide::ReduceScatter: SingleNode needs a mesh of one node
+#elif TIDE_CASE == 4   // expect: tide::ReduceScatter: SingleNode needs a mesh of one node
 using Reduce = tide::ReduceScatter<TwoNodes, Reducer>;
-#elif TIDE_CASE == 9  // expect: tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk
+#elif TIDE_CASE == 9   // expect: tide::Ring: Bytes must hold one unit of 64 elements from each peer in every chunk
 using Reduce = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Ring<tide::Chunks<4>, tide::Bytes<100>>>;
-#elif TIDE_CASE == 6  // expect: tide::SlotReuse: no gradient element may be wider than its gathered one
+#elif TIDE_CASE == 6   // expect: tide::SlotReuse: no gradient element may be wider than its gathered one
 using Reduce = tide::ReduceScatter<Wide, Reducer, tide::SingleNode, tide::SlotReuse>;
+#elif TIDE_CASE == 12  // expect: tide::SwitchReducer: over nodes the inbox must be a Ring
+using Reduce = tide::ReduceScatter<TwoNodes, tide::SwitchReducer<>, Direct, tide::SlotReuse>;
+#elif TIDE_CASE == 13  // expect: tide::SwitchReducer: sums must cross in f32
+using Reduce = tide::ReduceScatter<TwoNodes, tide::SwitchReducer<>, tide::Bf16Wire<Direct>>;
 #else
 using Reduce = tide::ReduceScatter<Layout, Reducer>;
 #endif
@@ -43,6 +49,7 @@ constexpr tide::index_t subject = tide::ReduceScatter<tide::DynamicLayout, Reduc
 void subject(tide::HostPort& fabric, Pool& pool) {
   Reduce reduce(fabric);
   InSlot in_slot(fabric, pool);
+  tide::ReduceScatter<TwoNodes, tide::SwitchReducer<>, Direct> in_switch(fabric);
 }
 #ifndef TIDE_CASE
 constexpr tide::index_t constants = Reduce::inbox_bytes + Reduce::driver_calls;

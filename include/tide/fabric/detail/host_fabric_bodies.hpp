@@ -197,8 +197,11 @@ inline void HostFabric::init() {
   if (phase_ == Phase::closed) raise(Errc::order, "tide::HostFabric: init cannot follow close.");
   state_->meet(rank_, "init", [&] { compare(); });
   if (state_->failure.failed()) state_->failure.raise_it();
-  for (Program& program : programs_) program.body->reset_words();
-  state_->meet(rank_, "init", [] {});  // no rank signals before all words are set
+  for (Program& program : programs_) {
+    program.body->reset_words();
+    program.body->prepare_switch();
+  }
+  state_->meet(rank_, "init", [] {});  // no rank signals, or puts, before all words and zeros are set
   if (state_->failure.failed()) state_->failure.raise_it();
   phase_ = Phase::running;
 }

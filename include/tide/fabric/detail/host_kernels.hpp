@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of HostFabric: casts, and sums along the tree of reduce/tree.hpp, one instantiation per element.
+// The kernels of HostFabric: casts, sums along the tree of reduce/tree.hpp, one instantiation per element, and the sum
+// of a switch, emulated.
 
 #pragma once
 
@@ -29,6 +30,20 @@ struct HostSumRow {
   float scale;
 };
 using HostSum = void (*)(const HostSumRow& row);
+
+// One row of a sum in the switch: at each of `inputs` offsets the memories of `ranks` ranks are read.
+struct HostSwitchRow {
+  const std::byte* const* memories;
+  std::int32_t ranks;
+  std::int32_t inputs;
+  index_t first;  // offset of the first input
+  index_t next;   // of the second; the others are `stride` bytes apart
+  index_t stride;
+  float* output;
+  index_t elements;
+  float scale;
+};
+using HostSwitchSum = void (*)(const HostSwitchRow& row);
 
 // Keeps the compiler from looking through `values`: a product must be rounded before it is added, and GCC and Clang
 // would both fuse the two where the target has a fused multiply-add.
@@ -111,11 +126,34 @@ void host_sum(const HostSumRow& row) {
   }
 }
 
+// A switch adds in an order of its own; this one in the order of ranks.
+template <bool Accumulate>
+void host_switch_sum(const HostSwitchRow& row) {
+  alignas(64) float total[sum_block];
+  alignas(64) float place[sum_block];
+  for (index_t begin = 0; begin < row.elements; begin += sum_block) {
+    const index_t n = std::min(sum_block, row.elements - begin);
+    for (std::int32_t i = 0; i < row.inputs; ++i) {
+      const index_t offset = (i == 0 ? row.first : row.next + (i - 1) * row.stride) + 4 * begin;
+      for (std::int32_t r = 0; r < row.ranks; ++r) {
+        const auto* from = reinterpret_cast<const float*>(row.memories[r] + offset);
+        for (index_t e = 0; e < n; ++e) place[e] = r == 0 ? from[e] : place[e] + from[e];
+      }
+      for (index_t e = 0; e < n; ++e) total[e] = i == 0 ? place[e] : total[e] + place[e];
+    }
+    for (index_t e = 0; e < n; ++e) total[e] *= row.scale;
+    keep_rounded(total);
+    for (index_t e = 0; e < n; ++e) row.output[begin + e] = Accumulate ? row.output[begin + e] + total[e] : total[e];
+  }
+}
+
 // The kernel of one entry of a collective's table.
 template <Kernel::Kind Kind, Element E, Finish End>
 [[nodiscard]] KernelCode host_kernel() noexcept {
   if constexpr (Kind == Kernel::Kind::cast) {
     return reinterpret_cast<KernelCode>(&host_cast<type_of_t<E>>);
+  } else if constexpr (Kind == Kernel::Kind::switch_sum) {
+    return reinterpret_cast<KernelCode>(&host_switch_sum<End == Finish::accumulate>);
   } else {
     return reinterpret_cast<KernelCode>(&host_sum<type_of_t<E>, End == Finish::accumulate>);
   }

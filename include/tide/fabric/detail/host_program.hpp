@@ -23,6 +23,7 @@ namespace tide::detail {
 struct HostKernel {
   HostCast cast = nullptr;  // or a sum
   HostSum sum = nullptr;
+  HostSwitchSum switch_sum = nullptr;
   index_t input_bytes = 0;  // of an element
   std::int32_t inputs = 0;
   bool scaled = false;
@@ -55,6 +56,8 @@ struct HostVariant {
       HostKernel& made = kernels.emplace_back();
       if (casts_it) {
         made.cast = reinterpret_cast<HostCast>(code[k]);
+      } else if (kernel.kind == Kernel::Kind::switch_sum) {
+        made.switch_sum = reinterpret_cast<HostSwitchSum>(code[k]);
       } else {
         made.sum = reinterpret_cast<HostSum>(code[k]);
       }
@@ -118,6 +121,17 @@ class HostProgram {
         const std::uint64_t start = state_.options.first_run * static_cast<std::uint64_t>(op.per_run());
         word_at(rank_, op.word()).store(start, std::memory_order_relaxed);
       }
+    }
+  }
+
+  // Writes the zeros that a switch adds where nothing is put, and finds the memories that it reads.
+  void prepare_switch() {
+    const NetworkShape& network = variants_.front().network;
+    if (!network.starts_as_zeros()) return;
+    std::memset(state_.at(rank_).arena.get() + places_.network_inbox, 0,
+                static_cast<std::size_t>(network.inbox_instances * network.inbox_bytes));
+    for (index_t local = 0; local < state_.mesh.ranks_per_node; ++local) {
+      node_.push_back(state_.at(state_.mesh.rank(state_.mesh.node(rank_), local)).arena.get());
     }
   }
 
@@ -301,6 +315,7 @@ class HostProgram {
 
   void reduce(const Op& op, const Run& run) const {
     const HostKernel& kernel = run.variant->kernels[op.kernel];
+    if (kernel.switch_sum != nullptr) return reduce_in_switch(op, kernel, run);
     if (kernel.sum == nullptr) return cast(op, run);
     const bool local = op.extra.space == Space::inbox;
     const index_t input_bytes = kernel.input_bytes;
@@ -319,6 +334,29 @@ class HostProgram {
       row.own += op.source_pitch;
       row.output += op.target_pitch / 4;
       row.pieces += op.target_pitch / 4 * element_bytes;
+    }
+  }
+
+  void reduce_in_switch(const Op& op, const HostKernel& kernel, const Run& run) const {
+    const NetworkShape& network = run.variant->network;
+    const auto offset = [&](Place place, index_t inside) {
+      return run.bindings.network_inbox + place.instance * network.inbox_bytes + inside;
+    };
+    HostSwitchRow row{};
+    row.memories = node_.data();
+    row.ranks = static_cast<std::int32_t>(node_.size());
+    row.inputs = kernel.inputs;
+    row.first = offset(op.source, op.source_offset);
+    row.next = offset(op.extra, op.extra_offset);
+    row.stride = network.piece_bytes;
+    row.output = reinterpret_cast<float*>(locate(rank_, op.target, op.target_offset, run));
+    row.elements = op.width / 4;
+    row.scale = run.bindings.scale;
+    for (std::uint32_t r = 0; r < op.rows; ++r) {
+      kernel.switch_sum(row);
+      row.first += op.source_pitch;
+      row.next += op.target_pitch;
+      row.output += op.target_pitch / 4;
     }
   }
 
@@ -409,6 +447,7 @@ class HostProgram {
   std::unique_ptr<Run[]> runs_;
   std::optional<Zeros> zeros_;  // made for the first gradient that is missing from a table
   std::vector<index_t> merged_position_;
+  std::vector<const std::byte*> node_;  // the arenas of the node's ranks, where a switch adds what lies in them
   std::array<std::atomic<std::uint64_t>*, 3> exit_counters_{};  // by ExitKind
   std::atomic<std::uint64_t> caller_done_{0};
   std::uint64_t next_run_ = 0;

@@ -54,13 +54,19 @@ template <class F, class Layout>
 [[nodiscard]] constexpr unsigned element_bit(Element element) noexcept { return 1U << static_cast<unsigned>(element); }
 
 // The code of a reduce's. Over nodes there are sums of `OverNodes`, f32 and what the wire has, whatever the gradients
-// are; partial sums, which are stored; and what rounds them to the wire, which is a cast.
-template <class F, class Layout, Finish End, unsigned OverNodes>
+// are; partial sums, which are stored; what rounds them to the wire, which is a cast; and sums in the switch.
+template <class F, class Layout, Finish End, unsigned OverNodes, bool InSwitch>
 [[nodiscard]] std::vector<KernelCode> sum_code(const Collective& collective) {
   constexpr unsigned used = elements_used<Layout, GradientElement> | OverNodes;
   constexpr auto all = std::make_index_sequence<all_elements.size()>{};
   std::vector<KernelCode> code;
   for (const Kernel& kernel : collective.kernels) {
+    if constexpr (InSwitch) {
+      if (kernel.kind == Kernel::Kind::switch_sum) {
+        code.push_back(F::template kernel<Kernel::Kind::switch_sum, Element::f32, End>());
+        continue;
+      }
+    }
     if constexpr (OverNodes != 0) {
       if (kernel.output != Element::f32) {
         code.push_back(code_of<F, Kernel::Kind::cast, Finish::store, OverNodes>(kernel.output, all));

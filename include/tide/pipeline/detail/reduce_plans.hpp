@@ -61,21 +61,17 @@ inline constexpr bool may_fit_inbox = [] {
   return memory.inbox.place == InboxPlace::slot ? memory.network.bytes() : memory.bytes();
 }
 
-// The exchanges by which a policy may cross the nodes of a layout. Of one that chooses, those that fit the inbox;
-// doubling where neither does, so that the inbox says why.
+// The exchanges among which a policy chooses for a layout: those that fit the inbox; doubling where neither does, so
+// that the inbox says why.
 struct Exchanges {
   bool doubling = false;
   bool direct = false;
 };
 template <class Inter, class Inbox>
 [[nodiscard]] constexpr Exchanges exchanges_of(const LayoutView& layout) {
-  if constexpr (chooses_exchange<Inter>) {
-    const bool doubling = fits_inbox<Inbox>(layout, Exchange::doubling, wire_of<Inter>);
-    const bool direct = fits_inbox<Inbox>(layout, Exchange::direct, wire_of<Inter>);
-    return {doubling || !direct, direct};
-  } else {
-    return {exchange_of<Inter> == Exchange::doubling, exchange_of<Inter> == Exchange::direct};
-  }
+  const bool doubling = fits_inbox<Inbox>(layout, Exchange::doubling, wire_of<Inter>);
+  const bool direct = fits_inbox<Inbox>(layout, Exchange::direct, wire_of<Inter>);
+  return {doubling || !direct, direct};
 }
 
 // What an inbox takes by an exchange.
@@ -91,26 +87,32 @@ template <class Inter, class Inbox>
 // What an inbox takes with a policy between nodes; the most that it may take where that chooses.
 template <class Inter, class Inbox>
 [[nodiscard]] constexpr ReduceMemory reduce_memory(const LayoutView& layout) {
-  const Exchanges may = exchanges_of<Inter, Inbox>(layout);
-  ReduceMemory most = memory_of<Inter, Inbox>(layout, may.doubling ? Exchange::doubling : Exchange::direct);
-  if (may.doubling && may.direct) {
-    const ReduceMemory direct = memory_of<Inter, Inbox>(layout, Exchange::direct);
-    if (own_bytes(direct) > own_bytes(most)) most = direct;
+  if constexpr (!chooses_exchange<Inter>) {
+    return memory_of<Inter, Inbox>(layout, exchange_of<Inter>);
+  } else {
+    const Exchanges may = exchanges_of<Inter, Inbox>(layout);
+    ReduceMemory most = memory_of<Inter, Inbox>(layout, may.doubling ? Exchange::doubling : Exchange::direct);
+    if (may.doubling && may.direct) {
+      const ReduceMemory direct = memory_of<Inter, Inbox>(layout, Exchange::direct);
+      if (own_bytes(direct) > own_bytes(most)) most = direct;
+    }
+    return most;
   }
-  return most;
 }
 
 // What a policy crosses nodes by.
 template <class Reducer, class Inter, class Inbox>
 [[nodiscard]] constexpr Exchange chosen_exchange(const Collective& collective) {
-  const Exchanges may = exchanges_of<Inter, Inbox>(collective.layout);
-  if constexpr (chooses_exchange<Inter>) {
+  if constexpr (!chooses_exchange<Inter>) {
+    return exchange_of<Inter>;
+  } else {
+    const Exchanges may = exchanges_of<Inter, Inbox>(collective.layout);
     if (may.doubling && may.direct) {
       return Inter::template choose<Reducer>(
           collective, [&](Exchange exchange) { return memory_of<Inter, Inbox>(collective.layout, exchange); });
     }
+    return may.doubling ? Exchange::doubling : Exchange::direct;
   }
-  return may.doubling ? Exchange::doubling : Exchange::direct;
 }
 
 template <class Reducer, class Inter, class Inbox>
@@ -147,7 +149,8 @@ template <class F, class Layout, class Reducer, class Inter, class Inbox>
   Plan plan = reduce_plan<Reducer, Inter>(collective, rank);
   constexpr unsigned nodes =
       std::is_same_v<Inter, SingleNode> ? 0U : element_bit(Element::f32) | element_bit(wire_of<Inter>);
-  std::vector<KernelCode> code = sum_code<F, Layout, Reducer::finish, nodes>(collective);
+  constexpr bool in_switch = nodes != 0 && exchange_of<Inter> == Exchange::in_switch;
+  std::vector<KernelCode> code = sum_code<F, Layout, Reducer::finish, nodes, in_switch>(collective);
   return {std::move(collective), std::move(plan), std::move(code), text({Reducer::name, ", ", Inter::name})};
 }
 

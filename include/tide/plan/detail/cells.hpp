@@ -22,12 +22,12 @@ namespace tide::detail {
 // What bytes are. `offset` is where the first of them belongs: gathered and gradient bytes in the whole parameters,
 // master bytes at four times their element's number, partial sums at their element's number times its size.
 struct ByteContent {
-  enum class Kind : std::uint8_t { nothing, padding, gathered, master, gradient, sum, partial };
+  enum class Kind : std::uint8_t { nothing, padding, gathered, master, gradient, sum, partial, zeros };
 
   index_t offset = 0;
   std::int32_t rank = -1;  // whose gradient; of a partial sum: the nodes that it is over, see below
   Kind kind = Kind::nothing;
-  std::uint8_t run = 0;            // of the caller's write that they come from
+  std::uint8_t run = 0;            // of the caller's write that they come from; zeros come from before all runs
   Element element = Element::f32;  // of a partial sum: what it is stored as
 
   // The same bytes from `bytes` on.

@@ -116,12 +116,24 @@ class OpCheck {
       return false;
     }
     const Kernel& kernel = kernel_of(op, *collective_);
-    if (kernel.kind != (sum ? Kernel::Kind::sum : Kernel::Kind::cast) || size_bytes(kernel.input) == 0 ||
-        size_bytes(kernel.output) == 0) {
+    if (kernel.kind > Kernel::Kind::switch_sum || sum == (kernel.kind == Kernel::Kind::cast) ||
+        size_bytes(kernel.input) == 0 || size_bytes(kernel.output) == 0) {
       fault("names kernel " + std::to_string(op.kernel) + ", which does something else");
       return false;
     }
+    if (kernel.kind == Kernel::Kind::switch_sum) return check_switch_sum(op, kernel);
     return !sum || check_sum(op, kernel);
+  }
+
+  // Whether a sum in the switch is of places of the network inbox, and makes a part of the output.
+  [[nodiscard]] bool check_switch_sum(const Op& op, const Kernel& kernel) {
+    const bool known = collective_->network.exchange == Exchange::in_switch && kernel.inputs >= 1 &&
+                       kernel.input == Element::f32 && kernel.output == Element::f32 &&
+                       kernel.finish == collective_->finish;
+    const bool placed = op.source.space == Space::network_inbox && op.target.space == Space::output && op.peer == 0;
+    if (!known) fault("names kernel " + std::to_string(op.kernel) + ", which the collective has no use for");
+    if (known && !placed) fault("adds in the switch what is no place of the network inbox, or to what is no output");
+    return known && placed;
   }
 
   // Whether a sum has as many inputs, and ends, as its place in the collective asks for.
@@ -129,7 +141,8 @@ class OpCheck {
     const MeshShape mesh = this->mesh();
     const bool local = adds_local_ranks(op, mesh);
     const bool partial =
-        mesh.nodes > 1 && (op.target.space == Space::partials || (op.target.space == Space::inbox && sums_in_slot()));
+        mesh.nodes > 1 && (op.target.space == Space::partials || (op.target.space == Space::inbox && sums_in_slot()) ||
+                           is_place_of_switch(op.target.space));
     const index_t most = local ? mesh.ranks_per_node : mesh.nodes;
     const bool counted = local ? kernel.inputs == most : kernel.inputs >= 1 && kernel.inputs <= most;
     const bool ends = partial ? kernel.finish == Finish::partial
@@ -153,9 +166,16 @@ class OpCheck {
     const index_t input = typed ? static_cast<index_t>(size_bytes(kernel_of(op, *collective_).input)) : 1;
     const index_t output = typed ? static_cast<index_t>(size_bytes(kernel_of(op, *collective_).output)) : 1;
     const OpRows target = target_rows(op, *collective_);
-    bool good = check_rows("reads", rank, op.source, source_rows(op), input);
     const bool all = op.kind == OpKind::multicast;
+    const bool in_switch = adds_in_switch(op, *collective_);
     const index_t node = mesh().node(rank);
+    const index_t pieces = op.kind == OpKind::reduce ? kernel_of(op, *collective_).inputs - 1 : 0;
+    bool good = true;
+    for (index_t local = 0; good && local < (in_switch ? mesh().ranks_per_node : 1); ++local) {
+      const Rank source = in_switch ? mesh().rank(node, local) : rank;
+      good = check_rows("reads", source, op.source, source_rows(op), input) &&
+             (pieces == 0 || !in_switch || check_pieces(op, source, pieces, input));
+    }
     for (index_t local = 0; good && local < (all ? mesh().ranks_per_node : 1); ++local) {
       const Rank owner = all ? mesh().rank(node, local) : typed ? rank : Rank{op.peer};
       good = check_target(op) && check_rows("writes", owner, op.target, target, output);
@@ -165,15 +185,19 @@ class OpCheck {
         good = false;
       }
     }
-    const index_t pieces = op.kind == OpKind::reduce ? kernel_of(op, *collective_).inputs - 1 : 0;
-    if (good && pieces > 0) good = check_pieces(op, rank, pieces, input);
+    if (good && pieces > 0 && !in_switch) good = check_pieces(op, rank, pieces, input);
     const index_t runs = target.dense() && source_rows(op).dense() ? 1 : static_cast<index_t>(op.rows);
-    rows_ = std::min(rows_ + runs * (all ? mesh().ranks_per_node : 1 + pieces), most_rows + 1);
+    const index_t each = all || in_switch ? mesh().ranks_per_node : 1;
+    rows_ = std::min(rows_ + runs * each * (1 + pieces), most_rows + 1);
   }
 
   [[nodiscard]] bool check_pieces(const Op& op, Rank rank, index_t pieces, index_t input) {
     const bool local = adds_local_ranks(op, mesh());
     const Space space = op.extra.space;
+    if (adds_in_switch(op, *collective_) && space != Space::network_inbox) {
+      fault("adds in the switch what lies in space " + checked_name(space));
+      return false;
+    }
     if (local ? space != Space::inbox : space != Space::network_inbox && space != Space::partials) {
       fault("adds pieces of space " + checked_name(space) +
             (local ? "; they lie in the inbox" : "; they lie in the network inbox or among the partials"));
@@ -204,7 +228,8 @@ class OpCheck {
     bool allowed = false;
     switch (op.kind) {
       case OpKind::reduce:
-        allowed = space == Space::output || partials || (space == Space::inbox && sums_in_slot());
+        allowed = space == Space::output || partials || (space == Space::inbox && sums_in_slot()) ||
+                  is_place_of_switch(space);
         break;
       case OpKind::put:
         allowed = space == Space::network_inbox;
@@ -285,6 +310,11 @@ class OpCheck {
 
   // Whether sums of a node lie in the slot that its pieces lay in.
   [[nodiscard]] bool sums_in_slot() const noexcept { return mesh().nodes > 1 && collective_->inbox.slot_bytes > 0; }
+
+  // Whether sums of a node may be written where its switch adds them.
+  [[nodiscard]] bool is_place_of_switch(Space space) const noexcept {
+    return space == Space::network_inbox && collective_->network.exchange == Exchange::in_switch;
+  }
 
   [[nodiscard]] MeshShape mesh() const noexcept { return collective_->layout.mesh; }
 

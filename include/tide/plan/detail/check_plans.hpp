@@ -77,7 +77,7 @@ namespace tide::detail {
   };
   if (!instances(network.inbox_bytes, network.inbox_instances) ||
       !instances(network.partials_bytes, network.partials_instances) || network.piece_bytes < 0 ||
-      network.puts_in_flight < 0 || network.exchange > Exchange::direct || size_bytes(network.wire) == 0) {
+      network.puts_in_flight < 0 || network.exchange > Exchange::in_switch || size_bytes(network.wire) == 0) {
     report.add(Law::agreement,
                "the network has " + std::to_string(network.inbox_instances) + " inboxes of " +
                    std::to_string(network.inbox_bytes) + " bytes, " + std::to_string(network.partials_instances) +

@@ -95,6 +95,7 @@ inline void append_cell(std::vector<Cell>& cells, index_t begin, index_t end, No
     case ByteContent::Kind::nothing:
     case ByteContent::Kind::padding:
     case ByteContent::Kind::sum:
+    case ByteContent::Kind::zeros:
       break;
   }
   return true;

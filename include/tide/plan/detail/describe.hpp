@@ -64,6 +64,17 @@ namespace tide::detail {
   return "  '" + printable(group[ParameterIndex{place.parameter}].name.str()) + "'";
 }
 
+// The inputs of a reduce: one with a position among others, or, in the switch, places of all ranks of the node.
+[[nodiscard]] inline std::string inputs_text(const Collective& collective, const Op& op) {
+  const std::string others = " with " + space_text(collective, op.extra) + "[" + std::to_string(op.extra_offset) + "]";
+  const bool known = op.kernel < collective.kernels.size();
+  if (!known || collective.kernels[op.kernel].kind != Kernel::Kind::switch_sum) {
+    return source_text(collective, op) + " as input " + std::to_string(op.peer) + others;
+  }
+  const std::string node = collective.kernels[op.kernel].inputs > 1 ? others : std::string();
+  return source_text(collective, op) + node + " of all ranks of the node";
+}
+
 // Everything about an op but its kind.
 [[nodiscard]] inline std::string operands(const Collective& collective, const Op& op) {
   const std::string peer = "rank " + std::to_string(op.peer) + " ";
@@ -87,9 +98,7 @@ namespace tide::detail {
              word_text(collective, op.extra_offset) + " = " + value_text(op.source_pitch, op.target_pitch) +
              parameter_text(collective, op.source);
     case OpKind::reduce:
-      return source_text(collective, op) + " as input " + std::to_string(op.peer) + " with " +
-             space_text(collective, op.extra) + "[" + std::to_string(op.extra_offset) + "]" + arrow +
-             target_text(collective, op) + parameter_text(collective, op.source);
+      return inputs_text(collective, op) + arrow + target_text(collective, op) + parameter_text(collective, op.source);
     case OpKind::cast:
       return source_text(collective, op) + arrow + target_text(collective, op) + parameter_text(collective, op.source);
   }

@@ -50,6 +50,11 @@ struct OpRows {
   return rows;
 }
 
+// Whether an op reads its inputs at every rank of its node.  @pre the kernel of a reduce is one of the table
+[[nodiscard]] constexpr bool adds_in_switch(const Op& op, const Collective& collective) noexcept {
+  return op.kind == OpKind::reduce && kernel_of(op, collective).kind == Kernel::Kind::switch_sum;
+}
+
 // Whether a sum is over the ranks of a node; else it is over nodes.
 [[nodiscard]] constexpr bool adds_local_ranks(const Op& op, MeshShape mesh) noexcept {
   return mesh.nodes == 1 || (mesh.ranks_per_node > 1 && op.source.space == Space::gradients);

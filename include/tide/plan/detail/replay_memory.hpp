@@ -49,8 +49,11 @@ class ReplayMemory {
     for (index_t r = 0; r < collective.ranks(); ++r) {
       for (std::size_t s = 0; s < static_cast<std::size_t>(Space::signals); ++s) {
         const index_t bytes = pieces.bytes(Rank{r}, static_cast<Space>(s));
+        Cell first;
+        const bool zeros = static_cast<Space>(s) == Space::network_inbox && collective.network.starts_as_zeros();
+        if (zeros) first.content.kind = ByteContent::Kind::zeros;
         for (std::size_t i = 0; i < instances_[s] && bytes > 0; ++i) {
-          cells({Rank{r}, static_cast<Space>(s), static_cast<index_t>(i)}).assign(std::array{Cell{}}, bytes);
+          cells({Rank{r}, static_cast<Space>(s), static_cast<index_t>(i)}).assign(std::array{first}, bytes);
         }
       }
     }

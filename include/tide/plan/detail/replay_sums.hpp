@@ -4,16 +4,19 @@
 //
 //   over local ranks   gradient of the own rank, pieces of the others    ->  the sum over nodes [n, n + 1)
 //   over nodes         sums over [a, b), [b, c), [c, d)                  ->  the sum over nodes [a, d)
+//   in the switch      each place of each rank of the node: a sum over some nodes, or zeros from before the first run
 //
 // A sum over all nodes is what the output needs. Where nodes have one rank, its gradient is a sum over one node. Sums
 // over nodes make a larger one only where the tree of reduce/tree.hpp cuts it there: so each input is in the output
-// once, along the tree, whichever way it took.
+// once, along the tree, whichever way it took. A switch adds in any order: there it is once each, and nothing else is.
 
 #pragma once
 
 #include <tide/plan/detail/op_rows.hpp>       // OpRows, adds_local_ranks
 #include <tide/plan/detail/replay_state.hpp>  // ReplayState
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +27,8 @@ class SumReplay {
   explicit SumReplay(ReplayState& state) : state_(&state), mesh_(state.collective.layout.mesh) {}
 
   void reduce(const Op& op) {
-    const Sum sum{op, kernel_of(op, state_->collective), adds_local_ranks(op, mesh_)};
+    const Sum sum{op, kernel_of(op, state_->collective), adds_local_ranks(op, mesh_),
+                  adds_in_switch(op, state_->collective)};
     const OpRows source = source_rows(op);
     const OpRows target = target_rows(op, state_->collective);
     const OpRows piece = piece_rows(op, state_->collective);
@@ -57,6 +61,7 @@ class SumReplay {
     const Op& op;
     const Kernel& kernel;
     bool local;
+    bool in_switch;
 
     [[nodiscard]] index_t input_bytes() const noexcept { return static_cast<index_t>(size_bytes(kernel.input)); }
     [[nodiscard]] index_t output_bytes() const noexcept { return static_cast<index_t>(size_bytes(kernel.output)); }
@@ -77,6 +82,7 @@ class SumReplay {
     index_t last = 0;
 
     [[nodiscard]] bool any() const noexcept { return first < last; }
+    [[nodiscard]] friend bool operator==(const Nodes&, const Nodes&) = default;
     [[nodiscard]] std::string text() const { return "[" + std::to_string(first) + ", " + std::to_string(last) + ")"; }
   };
 
@@ -163,7 +169,7 @@ class SumReplay {
     const index_t distance = piece_spacing(sum.op, state_->collective).piece_bytes;
     const MemoryRegion source{rank, sum.op.source.space, sum.op.source.instance};
     const MemoryRegion pieces{rank, sum.op.extra.space, sum.op.extra.instance};
-    const ParameterIndex parameter{elements.parameter};
+    if (sum.in_switch) return add_in_switch(sum, elements);
     if (sum.local || mesh_.ranks_per_node == 1) check_kernel(sum, source, elements, bytes);
     if (sum.local) {
       read_gradient(source, elements.source, bytes, rank, elements);
@@ -178,21 +184,51 @@ class SumReplay {
     for (index_t i = 0; i < sum.kernel.inputs; ++i) {
       const bool own = i == sum.op.peer;
       const index_t piece = i < sum.op.peer ? i : i - 1;
-      inputs.push_back(read_sum(sum, own ? source : pieces, own ? elements.source : elements.piece + piece * distance,
-                                bytes, elements));
-      if (!inputs.back().any()) return {};
+      const std::optional<Nodes> input = read_sum(
+          sum, own ? source : pieces, own ? elements.source : elements.piece + piece * distance, bytes, elements);
+      if (!input) return {};
+      inputs.push_back(*input);
     }
-    const Nodes all{inputs.front().first, inputs.back().last};
-    if (along_tree(inputs, 0, inputs.size())) return all;
+    if (along_tree(inputs, 0, inputs.size())) return {inputs.front().first, inputs.back().last};
+    blame_nodes(source, elements, bytes, "where the tree does not", inputs);
+    return {};
+  }
+
+  // The same for what a switch adds: the sums of all places, whose nodes must be one range, each of them once.
+  Nodes add_in_switch(const Sum& sum, const Elements& elements) {
+    const Rank rank = state_->node.rank;
+    const index_t bytes = elements.count * sum.input_bytes();
+    const index_t distance = piece_spacing(sum.op, state_->collective).piece_bytes;
+    std::vector<Nodes> inputs;
+    for (index_t i = 0; i < sum.kernel.inputs; ++i) {
+      const Place place = i == 0 ? sum.op.source : sum.op.extra;
+      const index_t begin = i == 0 ? elements.source : elements.piece + (i - 1) * distance;
+      for (index_t local = 0; local < mesh_.ranks_per_node; ++local) {
+        const MemoryRegion from{mesh_.rank(mesh_.node(rank), local), place.space, place.instance};
+        const std::optional<Nodes> input = read_sum(sum, from, begin, bytes, elements);
+        if (!input) return {};
+        if (input->any()) inputs.push_back(*input);
+      }
+    }
+    std::sort(inputs.begin(), inputs.end(), [](const Nodes& a, const Nodes& b) { return a.first < b.first; });
+    bool once = !inputs.empty();
+    for (std::size_t i = 1; i < inputs.size(); ++i) once = once && inputs[i - 1].last == inputs[i].first;
+    if (once) return {inputs.front().first, inputs.back().last};
+    const MemoryRegion source{rank, sum.op.source.space, sum.op.source.instance};
+    blame_nodes(source, elements, bytes, "not each node once", inputs);
+    return {};
+  }
+
+  void blame_nodes(const MemoryRegion& source, const Elements& elements, index_t bytes, const char* why,
+                   const std::vector<Nodes>& inputs) {
     state_->blame(
         Law::sum, source, elements.source, elements.source + bytes,
         [&](const Side& side) {
-          std::string text = " adds " + state_->faults.what(side) + ", where the tree does not: the sums are over";
+          std::string text = " adds " + state_->faults.what(side) + ", " + why + ": the sums are over";
           for (const Nodes& nodes : inputs) text += " " + nodes.text();
           return text;
         },
-        parameter);
-    return {};
+        ParameterIndex{elements.parameter});
   }
 
   // Whether the kernel's tree over inputs [first, last) is the tree over their nodes.
@@ -241,16 +277,22 @@ class SumReplay {
                         });
   }
 
-  // Reads an input that is a sum over nodes; returns which, none where it is another thing.
-  Nodes read_sum(const Sum& sum, const MemoryRegion& from, index_t begin, index_t bytes, const Elements& elements) {
+  // Reads an input that is a sum over nodes; returns which, nothing where it is another thing. Zeros that a switch adds
+  // are over none.
+  std::optional<Nodes> read_sum(const Sum& sum, const MemoryRegion& from, index_t begin, index_t bytes,
+                                const Elements& elements) {
     Nodes nodes;
+    bool zeros = false;
     bool good = elements.first >= 0;
     state_->memory.read(
         from, begin, begin + bytes, [&](const ByteContent& content, index_t cell_begin, index_t cell_end) {
           const Nodes held = nodes_of(sum, content, elements, cell_begin - begin);
-          if (cell_begin == begin) nodes = held;
-          const bool right = held.any() && held.first == nodes.first && held.last == nodes.last;
-          good = good && right;
+          const bool zero = sum.in_switch && content.kind == ByteContent::Kind::zeros;
+          if (cell_begin == begin) {
+            nodes = held;
+            zeros = zero;
+          }
+          good = good && (held.any() || zero) && zero == zeros && held == nodes;
           if (good) return true;
           const auto text = [&](const Side& side) {
             return " adds " + state_->faults.what(side) + ", where a sum of the same elements should be; there is " +
@@ -259,7 +301,7 @@ class SumReplay {
           state_->blame(Law::sum, from, cell_begin, cell_end, text, ParameterIndex{elements.parameter});
           return false;
         });
-    return good ? nodes : Nodes{};
+    return good ? std::optional(nodes) : std::nullopt;
   }
 
   // The nodes that content is a sum over, if it is of the elements, `bytes` bytes behind the first, in this run.
@@ -282,6 +324,7 @@ class SumReplay {
     const std::string range =
         ", bytes [" + std::to_string(content.offset) + ", " + std::to_string(content.offset + bytes) + ")" + run;
     if (content.kind == ByteContent::Kind::gradient) return "that of rank " + std::to_string(content.rank) + range;
+    if (content.kind == ByteContent::Kind::zeros) return "zeros";
     if (content.kind != ByteContent::Kind::partial) return "nothing of this kind";
     return "a sum over nodes " + Nodes{content.first_node(), content.last_node()}.text() + range;
   }

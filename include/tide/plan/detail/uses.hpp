@@ -4,9 +4,10 @@
 
 #pragma once
 
-#include <tide/plan/machine.hpp>  // Machine
-#include <tide/plan/plan.hpp>     // Plan
-#include <tide/plan/traffic.hpp>  // traffic
+#include <tide/plan/detail/op_rows.hpp>  // adds_in_switch
+#include <tide/plan/machine.hpp>         // Machine
+#include <tide/plan/plan.hpp>            // Plan
+#include <tide/plan/traffic.hpp>         // traffic
 
 #include <algorithm>
 #include <cstdint>
@@ -59,6 +60,15 @@ constexpr void for_each_use(const Collective& collective, Rank rank, const Op& o
   };
   if (moved.targets == 0) return;
   const Rank peer{op.peer};
+  if (adds_in_switch(op, collective)) {  // every rank sends its part to the switch, and one sum comes back
+    const index_t part = op.bytes() * index_t{kernel_of(op, collective).inputs};
+    for (index_t local = 0; local < mesh.ranks_per_node; ++local) {
+      const Rank source = mesh.rank(mesh.node(rank), local);
+      f(source, Resource::egress, part);
+      if (source != rank) in_memory(source, part);
+    }
+    f(rank, Resource::ingress, part);
+  }
   in_memory(rank, moved.read_bytes);
   switch (op.kind) {
     case OpKind::copy:

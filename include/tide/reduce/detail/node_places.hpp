@@ -6,6 +6,9 @@
 //                     nodes of one rank only                               where it is not f32                a narrow wire
 //   network inbox   | landing 0 | landing 1 | ...      each for the sum of one owner
 //
+// Where a switch adds, sums of the own node lie in the network inbox beside those of others: each rank of the node has
+// a landing for each owner of the node and each turn of the nodes, `ceil(nodes / ranks per node)` of them.
+//
 // In a slot there is a place for each chunk. Sums of a node follow each other from its start, and take the room of
 // pieces that have been added by then:
 //
@@ -28,17 +31,25 @@ struct NodePlaces {
   index_t wire_bytes = 4;  // of an element of a sum that crosses
   index_t chunk_elements = 0;
   index_t landings = 0;
+  index_t sums = 0;  // of nodes, that wait among the partials
   bool direct = false;
   bool sums_cross = true;  // or leaves alone do
 
   constexpr NodePlaces(MeshShape mesh, Exchange exchange, Element wire, index_t element_bytes, index_t elements)
       : nodes(mesh.nodes),
-        leaf_bytes(mesh.ranks_per_node == 1 ? element_bytes : 0),
+        leaf_bytes(mesh.ranks_per_node == 1 && exchange != Exchange::in_switch ? element_bytes : 0),
         wire_bytes(static_cast<index_t>(size_bytes(wire))),
         chunk_elements(elements),
-        landings(exchange == Exchange::direct ? nodes - 1 : most_landings(nodes)),
+        landings(landings_of(mesh, exchange)),
+        sums(exchange == Exchange::in_switch ? nodes - 1 : nodes),
         direct(exchange == Exchange::direct),
         sums_cross(leaf_bytes == 0 || (!direct && nodes > 2)) {}
+
+  [[nodiscard]] static constexpr index_t landings_of(MeshShape mesh, Exchange exchange) {
+    if (exchange == Exchange::direct) return mesh.nodes - 1;
+    if (exchange == Exchange::in_switch) return mesh.ranks_per_node * ceil_div(mesh.nodes, mesh.ranks_per_node);
+    return most_landings(mesh.nodes);
+  }
 
   [[nodiscard]] constexpr bool rounds() const noexcept { return sums_cross && wire_bytes != 4; }
   [[nodiscard]] constexpr bool widens() const noexcept { return rounds() || (sums_cross && leaf_bytes > 0); }
@@ -47,7 +58,7 @@ struct NodePlaces {
     return align_up(nodes * chunk_elements * leaf_bytes, 16);
   }
   [[nodiscard]] constexpr index_t widened_begin() const noexcept {
-    return sums_begin() + (sums_cross ? nodes * chunk_elements * 4 : 0);
+    return sums_begin() + (sums_cross ? sums * chunk_elements * 4 : 0);
   }
   [[nodiscard]] constexpr index_t rounded_begin() const noexcept {
     return widened_begin() + (widens() ? nodes * chunk_elements * 4 : 0);
@@ -87,7 +98,7 @@ struct SlotShares {
 
 // The most puts that a node sends to another for one chunk.
 [[nodiscard]] constexpr index_t most_puts(index_t nodes, Exchange exchange) {
-  if (exchange == Exchange::direct) return 1;
+  if (exchange != Exchange::doubling) return 1;
   index_t most = 0;
   for (index_t node = 0; node < nodes; ++node) {
     const std::vector<NodeMessage> messages = doubling_messages(nodes, node);

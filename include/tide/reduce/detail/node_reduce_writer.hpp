@@ -13,11 +13,8 @@
 
 #pragma once
 
-#include <tide/reduce/detail/credits.hpp>         // Credits
-#include <tide/reduce/detail/marked_plan.hpp>     // MarkedPlan
-#include <tide/reduce/detail/node_addresses.hpp>  // NodeAddresses
-#include <tide/reduce/detail/node_rounds.hpp>     // NodeMessages, NodeRound
-#include <tide/reduce/detail/rail.hpp>            // rail_chunks
+#include <tide/reduce/detail/node_pushes.hpp>  // NodePushes
+#include <tide/reduce/detail/node_rounds.hpp>  // NodeMessages, NodeRound
 
 #include <algorithm>
 #include <utility>
@@ -25,87 +22,39 @@
 
 namespace tide::detail {
 
-class NodeReduceWriter {
+class NodeReduceWriter : NodePushes {
  public:
   constexpr NodeReduceWriter(const Collective& collective, Rank rank)
-      : plan_(collective, rank),
-        words_(collective.words()),
-        mesh_(collective.layout.mesh),
-        node_(mesh_.node(rank)),
-        local_(mesh_.local(rank)),
+      : NodePushes(collective, rank),
         direct_(collective.network.exchange == Exchange::direct),
-        one_size_(one_gradient_size(collective)),
-        messages_(mesh_.nodes, node_, collective.network.exchange),
-        rails_(make_rails(collective)),
-        addresses_(collective, rails_[0].chunks) {
-    for (std::size_t k = 1; k < rails_.size(); ++k) {
-      const auto count = static_cast<index_t>(rails_[k].chunks.size());
-      if (count > 0) rails_[k].lane = plan_.lane(LaneKind::push, static_cast<index_t>(k));
-    }
-    sum_ = plan_.lane(LaneKind::sum);
-    add_ = plan_.lane(LaneKind::sum, 1);
-    start_ = plan_.declare();
+        messages_(mesh_.nodes, node_, collective.network.exchange) {
     for (index_t r = 1; r <= messages_.rounds(); ++r) add_round(r);
-    ready_.assign(chunks().size(), MarkedPlan::none);
-    done_ = declared();
+    done_ = declared(chunks().size());
   }
 
   [[nodiscard]] constexpr Plan write() && {
     start();
-    index_t most = 0;
-    for (const Rail& rail : rails_) most = std::max(most, static_cast<index_t>(rail.chunks.size()));
-    for (index_t t = 0; t < most + 2 * ring(); ++t) {
+    for (index_t t = 0; t < steps(); ++t) {
       give_credits(t);
       for (std::size_t k = 1; k < rails_.size(); ++k) push(rails_[k], t);
       for (index_t c = std::max<index_t>(0, t - 2 * ring()); c <= t; ++c) step(c, t);
     }
-    for (std::size_t k = 1; k < rails_.size(); ++k) plan_.wait(sum_, rails_[k].done);
-    plan_.exit(ExitKind::gradients_free, sum_);
+    free_gradients();
     if (in_slot()) await_puts();
     plan_.exit(ExitKind::shards_ready, add_);
     return std::move(plan_).finish();
   }
 
  private:
-  using Mark = MarkedPlan::Mark;
-
-  // What the ranks of one local number own, and the lane that serves the one on this node.
-  struct Rail {
-    Rank peer{};
-    std::vector<RailChunk> chunks{};
-    Credits credits{};  // of the peer's inbox
-    LaneIndex lane{};
-    Mark done = MarkedPlan::none;
-  };
-
   // ---- before the ops
-
-  // The own rail first.
-  [[nodiscard]] constexpr std::vector<Rail> make_rails(const Collective& collective) const {
-    std::vector<Rail> rails;
-    for (index_t k = 0; k < mesh_.ranks_per_node; ++k) {
-      const index_t local = (local_ + k) % mesh_.ranks_per_node;
-      rails.push_back({mesh_.rank(node_, local), rail_chunks(collective, local), {}, {}, MarkedPlan::none});
-      if (collective.inbox.place == InboxPlace::slot) continue;
-      rails.back().credits = Credits(static_cast<index_t>(rails.back().chunks.size()), collective.inbox.chunks);
-    }
-    return rails;
-  }
-
-  // A mark for each chunk of the own rail.
-  [[nodiscard]] constexpr std::vector<Mark> declared() {
-    std::vector<Mark> marks(chunks().size(), MarkedPlan::none);
-    for (Mark& mark : marks) mark = plan_.declare();
-    return marks;
-  }
 
   constexpr void add_round(index_t number) {
     NodeRound round;
     round.number = number;
     round.lane = plan_.lane(LaneKind::net, number - 1);
     round.known.assign(chunks().size(), MarkedPlan::none);
-    round.sent = declared();
-    round.added = declared();
+    round.sent = declared(chunks().size());
+    round.added = declared(chunks().size());
     for (const NodeMessage& m : messages_.all()) {
       if (m.round == number) round.messages.push_back(m);
     }
@@ -115,57 +64,9 @@ class NodeReduceWriter {
 
   // ---- the ops of a step
 
-  // A chunk is summed as late as its place allows, and its rounds end as late: then others are on their way.
-  [[nodiscard]] constexpr index_t lag() const noexcept { return ring() - 1; }
   // The step, counted from the sum of the node, at which what a round brings is added.
   [[nodiscard]] constexpr index_t delay(index_t round) const noexcept {
     return direct_ ? lag() : ceil_div(round * lag(), messages_.rounds());
-  }
-
-  // Tells the local peers that the slot is free, and the other lanes that the gradients are written.
-  constexpr void start() {
-    for (std::size_t k = 1; k < rails_.size() && in_slot() && !chunks().empty(); ++k) {
-      plan_.op([&](PlanBuilder& p) {
-        p.signal(PlanBuilder::caller(), rails_[k].peer, words_.word(WordKind::ready, plan_.rank().value));
-      });
-    }
-    plan_.place(start_, PlanBuilder::caller());
-  }
-
-  constexpr void push(Rail& rail, index_t c) {
-    const auto count = static_cast<index_t>(rail.chunks.size());
-    if (c >= count) return;
-    const InboxShape& inbox = collective().inbox;
-    plan_.wait(rail.lane, start_);
-    if (in_slot() && c == 0) {
-      plan_.op([&](PlanBuilder& p) { p.wait(rail.lane, words_.word(WordKind::ready, rail.peer.value)); });
-    }
-    if (const index_t before = in_slot() ? Credits::none : rail.credits.before(c); before != Credits::none) {
-      const index_t word = words_.word(WordKind::credit, rail.peer.value);
-      plan_.op([&](PlanBuilder& p) { p.wait(rail.lane, word, before, count); });
-    }
-    const index_t piece = (local_ < mesh_.local(rail.peer) ? local_ : local_ - 1) * inbox.piece_bytes();
-    const RailChunk& chunk = rail.chunks[static_cast<std::size_t>(c)];
-    std::vector<Block> blocks;
-    blocks.reserve(chunk.owners.size());
-    for (index_t owner = 0; owner < mesh_.nodes; ++owner) {
-      const std::vector<Block>& own = chunk.owners[static_cast<std::size_t>(owner)].blocks;
-      const std::size_t first = blocks.size();
-      if (one_size_) {
-        blocks.insert(blocks.end(), own.begin(), own.end());
-      } else {  // rows one by one: elements of unlike size must not merge
-        for (const Block& row : merge(own)) blocks.push_back(row);
-      }
-      retarget(std::span(blocks).subspan(first), inbox.element_bytes, addresses_.piece(c, owner).offset + piece);
-    }
-    const index_t place = addresses_.piece(c, 0).place.instance;
-    for (const Block& block : merge(blocks)) {
-      plan_.op([&](PlanBuilder& p) { p.copy(rail.lane, rail.peer, Space::gradients, Space::inbox, block, place); });
-    }
-    plan_.op([&](PlanBuilder& p) {
-      p.signal(rail.lane, rail.peer, words_.word(WordKind::arrived, plan_.rank().value), c + 1, count);
-    });
-    if (c + 1 == count) rail.done = plan_.mark(rail.lane);
   }
 
   // What is done at step t for chunk c of the own rail.
@@ -190,40 +91,18 @@ class NodeReduceWriter {
 
   // The sums of the node, for every owner of the rail.
   constexpr void sum(index_t c) {
-    const Rail& rail = rails_[0];
-    const auto count = static_cast<index_t>(rail.chunks.size());
     // Pieces in a slot come from peers whom the caller's lane has told that it is free, so sums need no start.
     if (!in_slot() || rails_.size() == 1) plan_.wait(sum_, start_);
     if (!in_slot()) await_place(c);
-    for (std::size_t k = 1; k < rails_.size(); ++k) {
-      const index_t word = words_.word(WordKind::arrived, rails_[k].peer.value);
-      plan_.op([&](PlanBuilder& p) { p.wait(sum_, word, c + 1, count); });
-    }
+    await_pieces(c);
     for (index_t position = 0; position < mesh_.nodes; ++position) {
       const index_t owner = messages_.owner_at(position);
-      for (const Block& block : merge(chunk(c).owners[static_cast<std::size_t>(owner)].blocks)) {
-        places().leaf_bytes > 0 ? pack(block, c, position) : sum_node(block, c, position, owner);
+      for (const Block& block : merge(part(c, owner).blocks)) {
+        places().leaf_bytes > 0 ? pack(block, c, position) : sum_node(block, c, owner, addresses_.sum(c, position));
       }
     }
     ready_[static_cast<std::size_t>(c)] = plan_.mark(sum_);
-    if (in_slot() || rails_.size() == 1 || !rail.credits.wanted(c)) return;
-    for (std::size_t k = 1; k < rails_.size(); ++k) {
-      plan_.op([&](PlanBuilder& p) {
-        p.signal(sum_, rails_[k].peer, words_.word(WordKind::credit, plan_.rank().value), c + 1, count);
-      });
-    }
-  }
-
-  constexpr void sum_node(Block block, index_t c, index_t position, index_t owner) {
-    const Address target = addresses_.sum(c, position);
-    Address pieces = addresses_.piece(c, owner);
-    pieces.offset += block.target / 4 * collective().inbox.element_bytes;
-    block.kind = kernel(static_cast<Element>(block.kind), Finish::partial, mesh_.ranks_per_node);
-    block.target += target.offset;
-    plan_.op([&](PlanBuilder& p) {
-      p.reduce(sum_, local_, block, of({Space::gradients, 0, 0}, block), of(target.place, block),
-               {of(pieces.place, block), pieces.offset});
-    });
+    give_pieces_back(c);
   }
 
   // A node of one rank packs its gradients: so they are free early, and cross in few puts.
@@ -280,7 +159,7 @@ class NodeReduceWriter {
     for (const NodeMessage& m : round.messages) {
       const NodeMessages::Span span = messages_.span(m, chunk(c));
       for (index_t i = span.first; i < span.last && m.from == node_; ++i) {
-        for (Block block : sum_blocks(c, messages_.owner_at(m.position + i))) {
+        for (Block block : sum_blocks(part(c, messages_.owner_at(m.position + i)))) {
           block.target = block.target / 4 * places().wire_bytes;
           block.target_pitch = block.target_pitch / 4 * places().wire_bytes;
           add(block, kernel_index(collective(), narrow), addresses_.sum(c, m.position + i),
@@ -337,7 +216,7 @@ class NodeReduceWriter {
       }
       std::vector<Block> blocks;
       if (leaves) blocks = leaf_blocks(c, node_);
-      if (!leaves) blocks = sum_blocks(c, node_);
+      if (!leaves) blocks = sum_blocks(part(c, node_));
       for (const Block& block : blocks) {
         const Element element = leaves ? static_cast<Element>(block.kind) : Element::f32;
         add(block, kernel(element, collective().finish, mesh_.nodes),
@@ -373,7 +252,7 @@ class NodeReduceWriter {
       widen_wire(c, owner, other, widened);
       other = widened;
     }
-    for (const Block& block : sum_blocks(c, owner)) {
+    for (const Block& block : sum_blocks(part(c, owner))) {
       add(block, kernel(Element::f32, finish, 2), sum, target, own_position, other);
     }
   }
@@ -385,26 +264,12 @@ class NodeReduceWriter {
     }
   }
   constexpr void widen_wire(index_t c, index_t owner, const Address& from, const Address& to) {
-    for (Block block : sum_blocks(c, owner)) {
+    for (Block block : sum_blocks(part(c, owner))) {
       block.source = block.source / 4 * places().wire_bytes;
       block.source_pitch = block.source_pitch / 4 * places().wire_bytes;
       block.source_width = block.source_width / 4 * places().wire_bytes;
       add(block, kernel(collective().network.wire, Finish::partial, 1), from, to);
     }
-  }
-
-  // A sum on the lane of additions, of a block whose source and target are inside the part of an owner: of one input,
-  // or with others at `others`, where they lie as the source does.
-  constexpr void add(Block block, std::uint8_t kernel, const Address& source, const Address& target,
-                     index_t position = 0, const Address& others = {{Space::partials, 0, 0}, 0}) {
-    const index_t inside = block.source;
-    block.kind = kernel;
-    block.source += source.offset;
-    block.target += target.offset;
-    plan_.op([&](PlanBuilder& p) {
-      p.reduce(add_, position, block, of(source.place, block), of(target.place, block),
-               {of(others.place, block), others.offset + inside});
-    });
   }
 
   // ---- what is waited for
@@ -417,17 +282,13 @@ class NodeReduceWriter {
 
   // Waits until the place of a chunk among the partials has been left: summed from, and put from.
   constexpr void await_place(index_t c) {
-    const auto count = static_cast<index_t>(chunks().size());
-    const bool last_run = c < ring();
-    const index_t before = last_run ? c + (count - 1 - c) / ring() * ring() : c - ring();
-    const auto wait = [&](Mark mark) { last_run ? plan_.wait_last_run(sum_, mark) : plan_.wait(sum_, mark); };
     bool adds = false;
     for (const NodeRound& round : rounds_) {
-      const bool gets = round.gets(before);  // then the addition tells of the puts, too
-      if (!gets) wait(round.sent[static_cast<std::size_t>(before)]);
+      const bool gets = round.gets(static_cast<index_t>(before(c).chunk));  // then the addition tells of the puts, too
+      if (!gets) wait_for_last(round.sent, c);
       adds = adds || gets;
     }
-    if (adds) wait(done_[static_cast<std::size_t>(before)]);
+    if (adds) wait_for_last(done_, c);
   }
 
   // The same for partials that additions write to, where a slot has taken the others over.
@@ -481,62 +342,22 @@ class NodeReduceWriter {
 
   // ---- blocks
 
-  [[nodiscard]] constexpr const Collective& collective() const noexcept { return plan_.collective(); }
-  [[nodiscard]] constexpr const NodePlaces& places() const noexcept { return addresses_.places(); }
-  [[nodiscard]] constexpr bool in_slot() const noexcept { return addresses_.in_slot(); }
-  [[nodiscard]] constexpr index_t ring() const noexcept { return addresses_.ring(); }
-  [[nodiscard]] constexpr const std::vector<RailChunk>& chunks() const noexcept { return rails_[0].chunks; }
-  [[nodiscard]] constexpr const RailChunk& chunk(index_t c) const { return chunks()[static_cast<std::size_t>(c)]; }
   [[nodiscard]] constexpr Address output(index_t c) const { return {{Space::output, 0, 0}, chunk(c).begin}; }
 
-  // The blocks of an owner's part of a chunk. Sources and targets inside it: leaves to f32, f32 to f32.
+  // The leaves of an owner's part of a chunk, to f32, inside it.
   [[nodiscard]] constexpr std::vector<Block> leaf_blocks(index_t c, index_t owner) const {
-    std::vector<Block> blocks = chunk(c).owners[static_cast<std::size_t>(owner)].blocks;
+    std::vector<Block> blocks = part(c, owner).blocks;
     for (Block& block : blocks) {
       block.source = block.target / 4 * places().leaf_bytes;
       block.source_pitch = block.target_pitch / 4 * places().leaf_bytes;
     }
     return merged(blocks, one_size_, false);
   }
-  [[nodiscard]] constexpr std::vector<Block> sum_blocks(index_t c, index_t owner) const {
-    std::vector<Block> blocks = chunk(c).owners[static_cast<std::size_t>(owner)].blocks;
-    for (Block& block : blocks) {
-      block.source = block.target;
-      block.source_pitch = block.target_pitch;
-      block.source_width = block.target_width;
-      block.kind = 0;
-    }
-    return coalesce(blocks);
-  }
-  [[nodiscard]] constexpr std::vector<Block> merge(const std::vector<Block>& blocks) const {
-    return merged(blocks, one_size_, collective().gradients == GradientSource::table);
-  }
 
-  // A place of the block's parameter.
-  [[nodiscard]] static constexpr Place of(Place place, const Block& block) noexcept {
-    place.parameter = static_cast<std::uint16_t>(block.parameter.value);
-    return place;
-  }
-  [[nodiscard]] constexpr std::uint8_t kernel(Element input, Finish finish, index_t inputs) const {
-    return kernel_index(collective(), sum_kernel(input, finish, inputs));
-  }
-
-  MarkedPlan plan_;
-  SignalWords words_;
-  MeshShape mesh_;
-  index_t node_;
-  index_t local_;
   bool direct_;
-  bool one_size_;
   NodeMessages messages_;
-  std::vector<Rail> rails_;  // the own first
-  NodeAddresses addresses_;
   std::vector<NodeRound> rounds_;
-  LaneIndex sum_{};
-  LaneIndex add_{};
-  Mark start_ = MarkedPlan::none;
-  std::vector<Mark> ready_;  // of each chunk of the own rail: what the next round sends or adds to is there
-  std::vector<Mark> done_;   // of each chunk: its last round has been added
+  std::vector<Mark> done_;  // of each chunk: its last round has been added
 };
 
 }  // namespace tide::detail
