@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 #include <tide/layout/dynamic_layout.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 
 #include "support/delays.hpp"
@@ -39,12 +40,12 @@ Layout layout_on(tide::MeshShape mesh) {
 }
 
 /// What each rank raised, or found wrong, in some reduces.
-template <class Inter, class Inbox>
+template <class Inter, class Inbox, class Reducer = tide::CopyEngineReducer<>>
 std::vector<std::string> reduce_with(const Layout& layout, tide::HostOptions options, int steps = 3) {
-  const CollectiveOracle oracle(layout.view());
+  const CollectiveOracle oracle(layout.view(), tide::CrossesItself<Reducer> ? Values::whole : Values::spread);
   const tide::MeshShape mesh = layout.view().mesh;
   return errors_of(HostRanks{std::move(options), mesh.ranks_per_node}, mesh.ranks(), [&](tide::HostFabric& fabric) {
-    ReduceRank<HostRanks, Layout, tide::CopyEngineReducer<>, Inbox, Inter> reduce(fabric, layout, oracle);
+    ReduceRank<HostRanks, Layout, Reducer, Inbox, Inter> reduce(fabric, layout, oracle);
     fabric.init();
     tide::HostStream stream = fabric.stream();
     for (int step = 0; step < steps; ++step) reduce.step(From::storage, static_cast<std::uint64_t>(step), stream);
@@ -82,6 +83,8 @@ TEST_CASE("failure modes 22: no rank has more puts on their way to a peer than i
     check_no_error(reduce_with<Direct, Narrow>(layout, options));
     options.network_depth = Slot::memory(layout.view(), tide::Exchange::doubling).network.puts_in_flight;
     check_no_error(reduce_with<Doubling, Slot>(layout, options));
+    options.network_depth = Narrow::memory(layout.view(), tide::Exchange::in_switch).network.puts_in_flight;
+    check_no_error(reduce_with<Direct, Narrow, tide::SwitchReducer<>>(layout, options));
   }
 }
 
@@ -100,8 +103,13 @@ TEST_CASE("failure modes: a connection that breaks, at a put or at a credit, is 
       if (sent++ == lost) broken = wire;
       return tide::HostDelivery{.dropped = broken == wire};
     };
-    const std::vector<std::string> texts = reduce_with<Doubling, Narrow>(layout_on({3, 1}), options, 4);
-    check_same_error(texts, {"the deadline of 0.400 s passed", "reduce of 'w' and 1 more", "waits for"});
+    const auto check_named = [](const std::vector<std::string>& texts) {
+      check_same_error(texts, {"the deadline of 0.400 s passed", "reduce of 'w' and 1 more", "waits for"});
+    };
+    check_named(reduce_with<Doubling, Narrow>(layout_on({3, 1}), options, 4));
+    sent = 0;
+    broken = std::nullopt;
+    check_named(reduce_with<Direct, Narrow, tide::SwitchReducer<>>(layout_on({2, 2}), options, 4));
   }
 }
 

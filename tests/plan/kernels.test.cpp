@@ -34,6 +34,14 @@ TEST_CASE("fill_kernels: one entry for each element that the group needs, none t
   check_table(reduce);
 }
 
+TEST_CASE(
+    "fill_kernels: with sums in the switch, one sum of the node for each element, and one of as many places as turns") {
+  const auto reduce = tide_test::planned_switch_reduce(tide_test::mixed_group.view(), {5, 2}).collective;
+  const std::vector<Kernel> expected = {sum_kernel(Element::f32, Finish::partial, 2),
+                                        sum_kernel(Element::bf16, Finish::partial, 2), switch_kernel(Finish::store, 3)};
+  CHECK(reduce.kernels == expected);
+}
+
 TEST_CASE("fill_kernels: a gather that casts nothing needs no kernel") {
   CHECK(tide_test::planned_gather(tide_test::mixed_group.view(), 3).collective.kernels.empty());
 }

@@ -50,6 +50,9 @@ constexpr auto reduced = [](tide::PlanBuilder& plan) { plan.reduce(lane, 1, rows
 static_assert(traffic_of(with_kernel(sum), reduced) == Traffic{4 * 24, 48, 1});
 static_assert(traffic_of(with_kernel(add), reduced) == Traffic{4 * 24 + 48, 48, 1});
 
+// 6 floats of each of two places, of every rank, in; 6 out: the own rank's part is counted.
+static_assert(traffic_of(with_kernel(tide::switch_kernel(tide::Finish::store, 2)), reduced) == Traffic{2 * 24, 24, 1});
+
 TEST_CASE("traffic: a put moves its bytes to one rank") {
   tide::Op put;
   put.kind = tide::OpKind::put;

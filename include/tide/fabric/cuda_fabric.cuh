@@ -52,8 +52,8 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] MeshShape mesh() const noexcept override { return mesh_; }
   [[nodiscard]] std::string name() const override { return "CudaFabric"; }
   [[nodiscard]] bool has(Capability capability) const noexcept override {
-    return capability == Capability::none ||
-           (capability == Capability::multicast && options_.multicast == CudaMulticast::emulated);
+    const bool of_switch = capability == Capability::multicast || capability == Capability::switch_sums;
+    return capability == Capability::none || (of_switch && options_.multicast == CudaMulticast::emulated);
   }
 
   /// A stream that the fabric makes and owns.

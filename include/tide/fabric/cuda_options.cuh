@@ -12,10 +12,10 @@
 
 namespace tide {
 
-/// How a multicast write is carried out.
+/// How a multicast write, and a sum in the switch, is carried out.
 enum class CudaMulticast : std::uint8_t {
-  missing,   ///< a policy that asks for multicast is refused
-  emulated,  ///< for tests only: as one copy per rank; nothing ever chooses this by itself
+  missing,   ///< a policy that asks for either is refused
+  emulated,  ///< for tests only: as one copy, or one load, per rank; nothing ever chooses this by itself
 };
 
 /// Options of a `CudaFabric`.

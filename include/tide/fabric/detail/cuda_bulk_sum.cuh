@@ -11,7 +11,8 @@
 
 #pragma once
 
-#include <tide/fabric/detail/cuda_kernels.cuh>  // CudaLaunch, unrolled_tree, store4
+#include <tide/fabric/detail/cuda_kernels.cuh>     // CudaLaunch, unrolled_tree, store4
+#include <tide/fabric/detail/cuda_switch_sum.cuh>  // launch_switch_sum
 
 namespace tide::detail {
 
@@ -264,6 +265,8 @@ template <Kernel::Kind Kind, Element E, Finish End>
 [[nodiscard]] TIDE_HIDDEN KernelCode cuda_kernel() noexcept {
   if constexpr (Kind == Kernel::Kind::cast) {
     return reinterpret_cast<KernelCode>(&launch_cast<type_of_t<E>>);
+  } else if constexpr (Kind == Kernel::Kind::switch_sum) {
+    return reinterpret_cast<KernelCode>(&launch_switch_sum<End == Finish::accumulate>);
   } else {
     return reinterpret_cast<KernelCode>(&launch_sum<type_of_t<E>, End == Finish::accumulate>);
   }

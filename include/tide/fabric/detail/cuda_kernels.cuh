@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernels of CudaFabric: casts, and sums along the tree of reduce/tree.hpp; those of aligned inputs are in
-// cuda_bulk_sum.cuh.
+// cuda_bulk_sum.cuh, and the sum in the switch in cuda_switch_sum.cuh.
 //
 // A launch works off a table of rows, cut into tiles: of 16384 elements, or more where that leaves enough for every
 // CTA, since what a CTA does once in a tile takes issue slots of all its warps. A lane takes 4 elements at a time: 8
@@ -43,12 +43,14 @@ struct CudaLaunch {
   int row_count = 0;
   std::int64_t tiles = 0;
   int tile_log2 = smallest_tile_log2;
-  const std::byte* source = nullptr;   // masters or gradients
+  const std::byte* source = nullptr;   // masters or gradients; of a sum in the switch, its multicast address
   const void* const* table = nullptr;  // of gradients: a pointer per parameter instead of `source`
   const std::byte* pieces = nullptr;
   std::int64_t piece_stride = 0;  // bytes
   int inputs = 1;
   int position = 0;
+  const std::byte* const* node = nullptr;  // of a sum in the switch that is emulated: the memory of each rank
+  int node_ranks = 0;
   std::byte* target = nullptr;
   float scale = 1.0F;
   bool bulk = false;                   // all of it is aligned to 16 bytes

@@ -130,7 +130,8 @@ class OpCheck {
     const bool known = collective_->network.exchange == Exchange::in_switch && kernel.inputs >= 1 &&
                        kernel.input == Element::f32 && kernel.output == Element::f32 &&
                        kernel.finish == collective_->finish;
-    const bool placed = op.source.space == Space::network_inbox && op.target.space == Space::output && op.peer == 0;
+    const bool placed = op.source.space == Space::network_inbox && op.target.space == Space::output && op.peer == 0 &&
+                        (kernel.inputs == 1 || op.extra.space == Space::network_inbox);
     if (!known) fault("names kernel " + std::to_string(op.kernel) + ", which the collective has no use for");
     if (known && !placed) fault("adds in the switch what is no place of the network inbox, or to what is no output");
     return known && placed;
@@ -174,7 +175,7 @@ class OpCheck {
     for (index_t local = 0; good && local < (in_switch ? mesh().ranks_per_node : 1); ++local) {
       const Rank source = in_switch ? mesh().rank(node, local) : rank;
       good = check_rows("reads", source, op.source, source_rows(op), input) &&
-             (pieces == 0 || !in_switch || check_pieces(op, source, pieces, input));
+             (pieces == 0 || check_pieces(op, source, pieces, input));
     }
     for (index_t local = 0; good && local < (all ? mesh().ranks_per_node : 1); ++local) {
       const Rank owner = all ? mesh().rank(node, local) : typed ? rank : Rank{op.peer};
@@ -185,7 +186,6 @@ class OpCheck {
         good = false;
       }
     }
-    if (good && pieces > 0 && !in_switch) good = check_pieces(op, rank, pieces, input);
     const index_t runs = target.dense() && source_rows(op).dense() ? 1 : static_cast<index_t>(op.rows);
     const index_t each = all || in_switch ? mesh().ranks_per_node : 1;
     rows_ = std::min(rows_ + runs * each * (1 + pieces), most_rows + 1);
@@ -194,10 +194,6 @@ class OpCheck {
   [[nodiscard]] bool check_pieces(const Op& op, Rank rank, index_t pieces, index_t input) {
     const bool local = adds_local_ranks(op, mesh());
     const Space space = op.extra.space;
-    if (adds_in_switch(op, *collective_) && space != Space::network_inbox) {
-      fault("adds in the switch what lies in space " + checked_name(space));
-      return false;
-    }
     if (local ? space != Space::inbox : space != Space::network_inbox && space != Space::partials) {
       fault("adds pieces of space " + checked_name(space) +
             (local ? "; they lie in the inbox" : "; they lie in the network inbox or among the partials"));

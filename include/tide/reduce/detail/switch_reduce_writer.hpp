@@ -3,10 +3,9 @@
 // The plan of SwitchReducer on several nodes. In node m, local rank (g + m) mod G sums for the owners (., g), and sends
 // along its own rail. So sums of G nodes in a row come to G ranks of the owner's node, at one offset there:
 //
-//   2 ranks a node, owner (n, 0)        sums of nodes   0 2 4         0 2 _     | row 0 | row 1 | row 2 |
-//                                       come to rank    (n, 0)
-//                                       sums of nodes   1 3 5         1 3 _     where there is no node, zeros lie for ever
-//                                       come to rank    (n, 1)
+//   owner (n, 0), 5 nodes of 2 ranks        row 0      row 1      row 2
+//     places on rank (n, 0)               | node 0   | node 2   | node 4   |
+//     places on rank (n, 1)               | node 1   | node 3   | zeros    |    nothing is ever written there
 //
 // For each chunk, in this order:
 //
@@ -40,8 +39,9 @@ class SwitchReduceWriter : NodePushes {
     added_ = declared(shards().chunks.size());
     landed_.assign(shards().chunks.size(), MarkedPlan::none);
     const index_t turned = (local_ + ranks_ - node_ % ranks_) % ranks_;
-    for (index_t node = 0; node < mesh_.nodes; ++node)
+    for (index_t node = 0; node < mesh_.nodes; ++node) {
       there_.emplace_back(rails_[0], node, mesh_.rank(node, turned), ring());
+    }
     for (index_t k = 0; k < ranks_; ++k) {
       const Rank owner = mesh_.rank(node_, (turned + k) % ranks_);
       here_.emplace_back(rails_[static_cast<std::size_t>(k)], node_, owner, ring());
