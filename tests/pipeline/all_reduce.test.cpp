@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <tide/pipeline/all_reduce.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/reduce/tree.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 
@@ -25,7 +26,8 @@ float value_of(std::uint64_t step, index_t rank, index_t buffer, index_t element
   return static_cast<float>(static_cast<std::int64_t>(bits % 2001) - 1000) / static_cast<float>(bits / 2001 % 97 + 3);
 }
 
-/// Fills, sums and compares three buffers for a number of steps; returns what was wrong on each rank.
+/// Fills, sums and compares three buffers for a number of steps. What a switch sums are whole numbers.
+template <class R = tide::CopyEngineReducer<>>
 void check_sums(tide::MeshShape mesh, index_t elements, std::uint64_t steps, float scale, tide::HostOptions options) {
   const index_t ranks = mesh.ranks();
   CAPTURE(ranks);
@@ -33,7 +35,11 @@ void check_sums(tide::MeshShape mesh, index_t elements, std::uint64_t steps, flo
   CAPTURE(elements);
   using Rails = tide::RdmaDoublingTransport<tide::Bytes<512>, tide::PutsInFlight<2>>;
   using Small = tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>;
-  using Sums = tide::AllReduce<tide::Depth<3>, tide::UnicastTransport, tide::CopyEngineReducer<>, Rails, Small>;
+  using Sums = tide::AllReduce<tide::Depth<3>, tide::UnicastTransport, R, Rails, Small>;
+  const auto value = [](std::uint64_t step, index_t rank, index_t buffer, index_t element) {
+    const float any = value_of(step, rank, buffer, element);
+    return tide::CrossesItself<R> ? static_cast<float>(static_cast<int>(any)) : any;
+  };
   std::vector<int> wrong(static_cast<std::size_t>(ranks), 0);
   tide::HostCluster cluster(mesh, options);
   cluster.run([&](tide::HostFabric& fabric) {
@@ -49,12 +55,12 @@ void check_sums(tide::MeshShape mesh, index_t elements, std::uint64_t steps, flo
       // A buffer's last reader may have been on the other stream.
       stream.wait(streams[1 - step % 2].record());
       stream.run([=, at = sums.buffer(buffer)] {
-        for (index_t e = 0; e < elements; ++e) at[e] = value_of(step, own, buffer, e);
+        for (index_t e = 0; e < elements; ++e) at[e] = value(step, own, buffer, e);
       });
       stream.wait(sums.enqueue(stream, buffer));
       stream.run([=, at = sums.buffer(buffer), &count = wrong[static_cast<std::size_t>(own)]] {
         for (index_t e = 0; e < elements; ++e) {
-          const auto leaf = [&](index_t rank) { return value_of(step, rank, buffer, e); };
+          const auto leaf = [&](index_t rank) { return value(step, rank, buffer, e); };
           const auto node = [&](index_t n) {
             return tide::tree_sum(n * mesh.ranks_per_node, (n + 1) * mesh.ranks_per_node, leaf);
           };
@@ -87,6 +93,15 @@ TEST_CASE("AllReduce: over several nodes") {
     for (const tide::index_t elements : {1, 3, 1000}) check_sums(mesh, elements, 5, 0, {});
   }
   check_sums({3, 2}, 517, tide_test::sized(200, 40), 1.0F, {.hook = tide_test::random_delays(6, 40)});
+}
+
+TEST_CASE("AllReduce: over several nodes, by their switches") {
+  using Switch = tide::SwitchReducer<>;
+  for (const tide::MeshShape mesh : {tide::MeshShape{2, 2}, tide::MeshShape{3, 2}, tide::MeshShape{2, 5}}) {
+    for (const tide::index_t elements : {1, 3, 1000}) all_reduce_test::check_sums<Switch>(mesh, elements, 5, 0, {});
+  }
+  all_reduce_test::check_sums<Switch>({3, 2}, 517, tide_test::sized(200, 40), 1.0F,
+                                      {.hook = tide_test::random_delays(6, 40)});
 }
 
 TEST_CASE("AllReduce: many calls, with delays at every op, and with lanes merged") {
