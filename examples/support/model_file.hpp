@@ -94,7 +94,7 @@ class ModelReader {
   FileUnit read_group(const nlohmann::json& entry) {
     FileUnit read;
     read.name = group_;
-    only(entry, {"name", "repeat", "index_from", "params", "aliases"});
+    only(entry, {"name", "repeat", "params", "aliases"}, "index_from");
     if (entry.contains("repeat")) read.repeat = integer(entry, "repeat", 1, 1'000'000);
     tide::index_t number = 0;
     for (const nlohmann::json& parameter : array(entry, "params")) {
@@ -149,7 +149,7 @@ class ModelReader {
   }
 
   void read_parameter(const nlohmann::json& entry, tide::DynamicGroup& group) const {
-    only(entry, {"name", "shape", "dtype", "gradient", "shard_dim", "rows", "checkpoint_dtype"});
+    only(entry, {"name", "shape", "dtype", "gradient", "shard_dim", "rows"}, "checkpoint_dtype");
     std::vector<tide::index_t> shape = integers(entry, "shape");
     const tide::Element dtype = element(entry, "dtype");
     const tide::Element gradient = entry.contains("gradient") ? element(entry, "gradient") : dtype;
@@ -168,9 +168,11 @@ class ModelReader {
 
   // ---- values: each is there and of its type, or the error says so
 
-  void only(const nlohmann::json& object, std::initializer_list<const char*> keys) const {
+  // Refuses other keys than `keys` and `note`, which says where the numbers come from and changes nothing.
+  void only(const nlohmann::json& object, std::initializer_list<const char*> keys, const char* note = nullptr) const {
     for (const auto& item : object.items()) {
       if (std::find(keys.begin(), keys.end(), item.key()) != keys.end()) continue;
+      if (note != nullptr && item.key() == note) continue;
       std::string known;
       for (const char* key : keys) known += (known.empty() ? "" : ", ") + std::string(key);
       fail("unknown key '" + cut(item.key(), 60) + "'; there are " + known);

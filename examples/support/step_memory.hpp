@@ -80,6 +80,18 @@ struct FlatGroup {
   return groups;
 }
 
+[[nodiscard]] inline tide::index_t group_count(const std::vector<MemoryPart>& parts) {
+  tide::index_t groups = 0;
+  for (const MemoryPart& part : parts) groups += part.repeat;
+  return groups;
+}
+
+/// Slots that `ShardedStep` takes: no group is gathered twice at once.
+template <class Box>
+[[nodiscard]] tide::index_t slots_of_step(const std::vector<MemoryPart>& parts, const StepChoices& choices) {
+  return std::min(tide::slots_needed<Box>(choices.prefetch), group_count(parts) + (tide::reuses_slots<Box> ? 1 : 0));
+}
+
 /// With tide: slots, gradient memory, an inbox; `reduce` is a reduce's memory of a layout.
 template <class Memory>
 [[nodiscard]] StepMemory tide_memory(std::string path, const std::vector<MemoryPart>& parts, const StepChoices& choices,
@@ -107,7 +119,7 @@ template <class Memory>
 [[nodiscard]] inline StepMemory memory_with_slots(const std::vector<MemoryPart>& parts, const StepChoices& choices,
                                                   tide::Exchange exchange = tide::Exchange::doubling) {
   return detail::tide_memory(
-      "tide.slots", parts, choices, tide::slots_needed<tide::SlotReuse>(choices.prefetch),
+      "tide.slots", parts, choices, detail::slots_of_step<tide::SlotReuse>(parts, choices),
       [&](const tide::LayoutView& layout) { return tide::SlotReuse::memory(layout, exchange).network.bytes(); });
 }
 
@@ -115,7 +127,7 @@ template <class Memory>
 [[nodiscard]] inline StepMemory memory_with_ring(const std::vector<MemoryPart>& parts, const StepChoices& choices,
                                                  tide::Exchange exchange = tide::Exchange::doubling) {
   using Ring = tide::Ring<tide::Chunks<4>, tide::Bytes<(tide::index_t{64} << 20)>>;
-  return detail::tide_memory("tide.ring", parts, choices, tide::slots_needed<Ring>(choices.prefetch),
+  return detail::tide_memory("tide.ring", parts, choices, detail::slots_of_step<Ring>(parts, choices),
                              [&](const tide::LayoutView& layout) { return Ring::memory(layout, exchange).bytes(); });
 }
 
@@ -146,9 +158,10 @@ template <class Memory>
     largest.gradients = std::max(largest.gradients, group.gradients);
     largest.widened = std::max(largest.widened, group.widened);
   }
+  const tide::index_t outputs = std::min(choices.prefetch + 1, detail::group_count(parts));
   return {"symmetric",
           {{"whole parameters", largest.whole},
-           {std::to_string(choices.prefetch + 1) + " flat outputs of gathers", (choices.prefetch + 1) * largest.flat},
+           {std::to_string(outputs) + " flat outputs of gathers", outputs * largest.flat},
            {"gradients", largest.gradients},
            {"input of a reduce-scatter, f32", largest.widened}}};
 }

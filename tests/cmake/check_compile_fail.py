@@ -72,8 +72,9 @@ def main():
     if words(wanted) not in printed:
         fail(f"{source}: case {case} fails to compile without the text: {wanted}", result.stdout)
     name = {number: name for number, _, name in named_cases(text)}[int(case)]
-    codes = ", ".join(str(ord(letter)) for letter in name[:10])  # as Clang 14 spells it
-    if name and f'"{name}"' not in printed and "{{" + codes not in printed:
+    codes = [str(ord(letter)) for letter in name + "\0"]  # as Clang 14 spells it
+    codes = codes[:10] + ["..."] if len(codes) > 10 else codes
+    if name and f'"{name}"' not in printed and "{{" + ", ".join(codes) + "}}" not in printed:
         fail(f"{source}: case {case} fails to compile without the name: {name}", result.stdout)
 
 

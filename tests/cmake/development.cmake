@@ -4,7 +4,8 @@
 # source that say how it is built and run. None of it reaches a user of tide::tide.
 
 # all       everything
-# compiler  what depends on the compiler: headers, refused programs, `static` tests, tests compiled with other options
+# compiler  what depends on the compiler: headers, refused programs, an installed package, benchmarks, `static` tests,
+#           tests compiled with other options; preset asan compiles and runs the rest with Clang
 # runtime   what runs on the host, for sanitizers: no checks of sources, no `static` tests
 # threads   of these, what starts threads, for ThreadSanitizer
 # cuda      what nvcc compiles
@@ -130,7 +131,8 @@ function(tide_add_programs kind)
       endif()
       set(library tide::tide)
       set(label host)
-      if(TIDE_TEST_SCOPE MATCHES "^(compiler|cuda)$" OR (tide_sanitizing AND kind STREQUAL benchmark))
+      if(TIDE_TEST_SCOPE STREQUAL cuda OR (TIDE_TEST_SCOPE STREQUAL compiler AND kind STREQUAL example)
+         OR (tide_sanitizing AND kind STREQUAL benchmark))
         set(on_demand TRUE)
       endif()
     endif()

@@ -72,10 +72,10 @@ void reduce_on(tide::MeshShape mesh, const std::vector<Element>& elements, int s
   for (const std::string& text : wrong) CHECK(text == "");
 }
 
-/// Fills what is allocated from now on with something that is no zero.
+/// Fills what is allocated from now on with a number that no sum absorbs: bytes 0x7F, 3.4e38 as f32.
 void poison_new_memory() {
 #if defined(M_PERTURB)
-  mallopt(M_PERTURB, 0x5A);
+  mallopt(M_PERTURB, 0x80);
 #endif
 }
 
@@ -90,6 +90,10 @@ TEST_CASE("SwitchReducer: over nodes, shards are the scaled sum of all gradients
     reduce_on<RingOf<1, 1 << 14>, tide::Accumulate>(mesh, {Element::f32}, 6);
     reduce_on<RingOf<2, 1 << 15>>(mesh, {Element::bf16, Element::f32, Element::f8_e4m3}, 6);
   }
+}
+
+TEST_CASE("SwitchReducer: on one node it asks for no switch") {
+  reduce_on<RingOf<3, 1 << 17>>({1, 3}, {Element::bf16}, 3, {.multicast = tide::HostMulticast::missing});
 }
 
 TEST_CASE("SwitchReducer: late ops, late puts and merged lanes change no sum") {

@@ -90,6 +90,8 @@ TEST_CASE("step memory: the terms are what a step reserves, within two in a hund
   const DynamicLayout layer(groups.layer, {2, 2});
   check_against_a_step<tide::SlotReuse, Rails, tide::Buffers<1>>({2, 2},
                                                                  memory_with_slots(parts_on(embed, layer), {1, 1}));
+  check_against_a_step<tide::SlotReuse, Rails, tide::Prefetch<9>>({2, 2},
+                                                                  memory_with_slots(parts_on(embed, layer), {9, 2}));
 }
 
 TEST_CASE("step memory: flat paths, counted by hand") {
@@ -110,6 +112,11 @@ TEST_CASE("step memory: flat paths, counted by hand") {
   CHECK(memory_stock(parts, {2, 2}).peak() == 90 + 72 + 90 + 180);
   // In windows: two outputs of the largest.
   CHECK(memory_symmetric(parts, {1, 2}).peak() == 90 + 2 * 90 + 90 + 180);
+  // No more is alive at once than there are groups.
+  CHECK(memory_stock(parts, {8, 2}).peak() == memory_stock(parts, {2, 2}).peak());
+  CHECK(memory_symmetric(parts, {8, 2}).peak() == 90 + 3 * 90 + 90 + 180);
+  CHECK(memory_with_ring(parts, {8, 2}).peak() == memory_with_ring(parts, {2, 2}).peak());
+  CHECK(memory_with_slots(parts, {8, 2}).peak() == memory_with_slots(parts, {2, 2}).peak());
 }
 
 TEST_CASE("step memory: reuse of slots takes less than flat buffers, a ring less than symmetric windows") {

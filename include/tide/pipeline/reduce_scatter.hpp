@@ -146,7 +146,8 @@ class ReduceScatter {
                   "tide::ReduceScatter: the first argument must be a Fabric; HostFabric, HostPort or CudaFabric.");
     detail::require_mesh(fabric, layout_.view());
     detail::require_inter<Inter>(fabric, layout_.view());
-    detail::require_capability(fabric, R::capability, R::name);
+    // Who crosses nodes itself needs on one node what every fabric has.
+    if (!CrossesItself<R> || layout_.view().mesh.nodes > 1) detail::require_capability(fabric, R::capability, R::name);
     std::vector<PlanVariant> variants;
     for (const GradientSource source : {GradientSource::storage, GradientSource::table}) {
       variants.push_back(detail::reduce_variant<F, Layout, R, Crossing, Box>(layout_.view(), source, fabric.rank()));

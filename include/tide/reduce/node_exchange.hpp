@@ -4,9 +4,10 @@
 //
 //   doubling   in round k, of subtrees of up to 2^k nodes, half of what a node holds goes to one other: few, large puts
 //   direct     a put from each node to each owner, summed when all are there: as many puts as there are nodes
+//   in switch  as SwitchReducer says it, whatever the policy
 //
-// Both send each partial sum once and add it along the tree of node_tree.hpp: the bits are the same. Both need room for
-// as many landed sums as there are nodes.
+// The first two send each partial sum once and add it along the tree of node_tree.hpp: the bits are the same. Both need
+// room for as many landed sums as there are nodes.
 //
 // Test: tests/reduce/node_exchange.test.cpp
 
@@ -88,7 +89,7 @@ struct Crossing<R, SingleNode> {
 
 }  // namespace detail
 
-/// `X::name`, `X::capability`, and `X::exchange` where it is not doubling.
+/// `X::name`, `X::capability`, and `X::exchange` where it is not doubling; only a reducer can leave sums to a switch.
 ///
 /// Models: SingleNode, RdmaDirectTransport, AutoTransport, and the transports that double: RdmaDoublingTransport,
 /// SendRecvDoublingTransport.
@@ -96,6 +97,8 @@ template <class X>
 concept NodeExchange = requires {
   { X::name } -> std::convertible_to<std::string_view>;
   { exchange_of<X> } -> std::convertible_to<Exchange>;
+  requires exchange_of<X>
+  != Exchange::in_switch;
 };
 
 /// Each partial sum straight to its owner, by one-sided puts. Choose it for few nodes; doubling sends fewer, larger

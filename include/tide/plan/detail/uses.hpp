@@ -64,10 +64,10 @@ constexpr void for_each_use(const Collective& collective, Rank rank, const Op& o
     const index_t part = op.bytes() * index_t{kernel_of(op, collective).inputs};
     for (index_t local = 0; local < mesh.ranks_per_node; ++local) {
       const Rank source = mesh.rank(mesh.node(rank), local);
-      f(source, Resource::egress, part);
+      if (mesh.ranks_per_node > 1) f(source, Resource::egress, part);
       if (source != rank) in_memory(source, part);
     }
-    f(rank, Resource::ingress, part);
+    if (mesh.ranks_per_node > 1) f(rank, Resource::ingress, part);
   }
   in_memory(rank, moved.read_bytes);
   switch (op.kind) {
