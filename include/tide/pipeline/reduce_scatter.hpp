@@ -11,7 +11,8 @@
 //
 // Laws                                               (tests/pipeline/reduce_scatter.test.cpp)
 //   sum       shard[i] = scale * tree(float(gradient of rank 0)[i], ...), each operation rounded on its own (reduce/tree.hpp)
-//   same bits whatever the chunk size, lanes, delays and repetition
+//   same bits whatever the chunk size, lanes, delays and repetition; with SwitchReducer over nodes, each input once in
+//             any order (tests/pipeline/switch_reduce.test.cpp)
 //   constant  nothing is allocated in a step; the inbox has `inbox_bytes`
 
 #pragma once
