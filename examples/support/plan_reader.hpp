@@ -449,7 +449,7 @@ class PlanReader {
     if (open != std::string::npos && given.back() == ']') {
       const auto index = parse_number<index_t>(std::string_view(given).substr(open + 1, given.size() - open - 2), 0,
                                                words.stride() - 1);
-      for (int kind = 0; index && kind < 5; ++kind) {
+      for (int kind = 0; index && kind < tide::word_kind_count; ++kind) {
         const auto candidate = static_cast<tide::WordKind>(kind);
         if (given.substr(0, open) == name(candidate)) return 8 * words.word(candidate, *index);
       }

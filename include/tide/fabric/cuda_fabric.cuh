@@ -81,22 +81,22 @@ class CudaFabric final : public FabricPort {
   /// then come three words of each: the SM, begin and end in nanoseconds of the device's clock.
   void record_residency(std::uint64_t* words) noexcept { residency_ = words; }
 
-  // What pipelines use.
+  // What pipelines use. Virtual functions are `inline` here already, for the reason that HostFabric gives.
   template <Kernel::Kind Kind, Element E, Finish End>
   [[nodiscard]] static KernelCode kernel() noexcept {
     return detail::cuda_kernel<Kind, E, End>();
   }
-  index_t reserve(index_t bytes, index_t alignment) override;
+  inline index_t reserve(index_t bytes, index_t alignment) override;
   [[nodiscard]] std::byte* arena() const noexcept override { return window_.memory(); }
-  std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
-  void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) override;
-  [[nodiscard]] Event exit_event(std::int32_t program, ExitKind kind) override;
-  [[noreturn]] void refuse(Errc code, const std::string& text) override;
-  Event record(StreamRef stream) override;
-  void wait(StreamRef stream, const Event& event) override;
-  void zero(StreamRef stream, void* target, index_t bytes) override;
-  [[nodiscard]] bool passed(std::int32_t counter, std::uint64_t value) override;
-  void synchronize(std::int32_t counter, std::uint64_t value) override;
+  inline std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
+  inline void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) override;
+  [[nodiscard]] inline Event exit_event(std::int32_t program, ExitKind kind) override;
+  [[noreturn]] inline void refuse(Errc code, const std::string& text) override;
+  inline Event record(StreamRef stream) override;
+  inline void wait(StreamRef stream, const Event& event) override;
+  inline void zero(StreamRef stream, void* target, index_t bytes) override;
+  [[nodiscard]] inline bool passed(std::int32_t counter, std::uint64_t value) override;
+  inline void synchronize(std::int32_t counter, std::uint64_t value) override;
 
  private:
   // A counter of events: those of a program's exit, or of a stream, in a ring.

@@ -5,8 +5,7 @@
 // The default where there is no GPU, and the reference for every other fabric.
 //
 // It has what hardware would need a switch for, as loops: multicast writes, and sums of what lies on all ranks of a
-// node
-// (`HostOptions::multicast` takes both away).
+// node (`HostOptions::multicast` takes both away).
 //
 // Laws: those of Fabric                              (tests/fabric/host_fabric.test.cpp, tests/conformance/fabric.hpp)
 

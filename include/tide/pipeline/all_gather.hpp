@@ -80,7 +80,7 @@ class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
                   "tide::AllGather: the first argument must be a Fabric; HostFabric, HostPort or CudaFabric.");
     static_assert(Pool::template holds<Layout>,
                   "tide::AllGather: the pool must be made for the layout; name it in SlotPool.");
-    label_ = std::make_shared<const std::string>(detail::operation_label("gather", layout_.view(), std::move(label)));
+    label_ = std::make_shared<const std::string>(detail::operation_label("gather", layout_.view(), label));
     detail::require_mesh(fabric, layout_.view());
     detail::require_inter<Inter>(fabric, layout_.view());
     detail::require_capability(fabric, Intra::capability, Intra::name);

@@ -138,7 +138,7 @@ class ReduceScatter {
   ReduceScatter(F& fabric, detail::SlotLife* life, Layout layout, std::string label)
       : port_(&fabric),
         layout_(std::move(layout)),
-        label_(detail::operation_label("reduce", layout_.view(), std::move(label))),
+        label_(detail::operation_label("reduce", layout_.view(), label)),
         check_shards_(fabric, layout_.view(), Buffer::masters),
         check_table_(layout_.view()),
         scale_(1.0F / static_cast<float>(layout_.view().mesh.ranks())),

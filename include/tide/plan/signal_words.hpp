@@ -25,6 +25,8 @@ namespace tide {
 
 enum class WordKind : std::uint8_t { ready, arrived, credit, event, landed };
 
+inline constexpr int word_kind_count = 5;
+
 [[nodiscard]] constexpr std::string_view name(WordKind kind) noexcept {
   constexpr std::string_view names[] = {"ready", "arrived", "credit", "event", "landed"};
   return names[static_cast<int>(kind)];
@@ -35,7 +37,7 @@ struct SignalWords {
   index_t ranks = 1;
 
   [[nodiscard]] constexpr index_t stride() const noexcept { return ranks + 4; }
-  [[nodiscard]] constexpr index_t count() const noexcept { return 5 * stride(); }
+  [[nodiscard]] constexpr index_t count() const noexcept { return word_kind_count * stride(); }
   [[nodiscard]] constexpr index_t bytes() const noexcept { return 8 * count(); }
   [[nodiscard]] constexpr index_t word(WordKind kind, index_t index) const noexcept {
     return static_cast<index_t>(kind) * stride() + index;

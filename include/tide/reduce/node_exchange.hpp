@@ -97,8 +97,7 @@ template <class X>
 concept NodeExchange = requires {
   { X::name } -> std::convertible_to<std::string_view>;
   { exchange_of<X> } -> std::convertible_to<Exchange>;
-  requires exchange_of<X>
-  != Exchange::in_switch;
+  requires(exchange_of<X> != Exchange::in_switch);
 };
 
 /// Each partial sum straight to its owner, by one-sided puts. Choose it for few nodes; doubling sends fewer, larger
