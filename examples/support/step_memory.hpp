@@ -116,19 +116,19 @@ template <class Memory>
 }  // namespace detail
 
 /// With pieces in a slot. @pre no gradient is wider than its parameter  @throws tide::Error (Errc::layout) otherwise
-[[nodiscard]] inline StepMemory memory_with_slots(const std::vector<MemoryPart>& parts, const StepChoices& choices,
-                                                  tide::Exchange exchange = tide::Exchange::doubling) {
-  return detail::tide_memory(
-      "tide.slots", parts, choices, detail::slots_of_step<tide::SlotReuse>(parts, choices),
-      [&](const tide::LayoutView& layout) { return tide::SlotReuse::memory(layout, exchange).network.bytes(); });
+[[nodiscard]] inline StepMemory memory_with_slots(const std::vector<MemoryPart>& parts, const StepChoices& choices) {
+  return detail::tide_memory("tide.slots", parts, choices, detail::slots_of_step<tide::SlotReuse>(parts, choices),
+                             [](const tide::LayoutView& layout) {
+                               return tide::SlotReuse::memory(layout, tide::Exchange::doubling).network.bytes();
+                             });
 }
 
 /// With a ring of 4 chunks in 64 MiB for each part of the model.
-[[nodiscard]] inline StepMemory memory_with_ring(const std::vector<MemoryPart>& parts, const StepChoices& choices,
-                                                 tide::Exchange exchange = tide::Exchange::doubling) {
+[[nodiscard]] inline StepMemory memory_with_ring(const std::vector<MemoryPart>& parts, const StepChoices& choices) {
   using Ring = tide::Ring<tide::Chunks<4>, tide::Bytes<(tide::index_t{64} << 20)>>;
-  return detail::tide_memory("tide.ring", parts, choices, detail::slots_of_step<Ring>(parts, choices),
-                             [&](const tide::LayoutView& layout) { return Ring::memory(layout, exchange).bytes(); });
+  return detail::tide_memory(
+      "tide.ring", parts, choices, detail::slots_of_step<Ring>(parts, choices),
+      [](const tide::LayoutView& layout) { return Ring::memory(layout, tide::Exchange::doubling).bytes(); });
 }
 
 /// On flat buffers from an allocator: the turn of the backward that takes the most.

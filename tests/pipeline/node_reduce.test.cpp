@@ -9,11 +9,13 @@
 
 #include "support/delays.hpp"
 #include "support/host_ranks.hpp"
+#include "support/node_reduces.hpp"
 #include "support/rank_errors.hpp"
 #include "support/reduce_rank.hpp"
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace node_reduce_pipeline_test {
@@ -25,46 +27,14 @@ using Layout = tide::DynamicLayout;
 using Doubling = tide::RdmaDoublingTransport<>;
 using Direct = tide::RdmaDirectTransport;
 
-/// A group whose chunks are many, with gradients of one element or of several.
-tide::DynamicGroup group_of(const std::vector<Element>& elements, index_t ranks) {
-  tide::DynamicGroup group;
-  int number = 0;
-  for (const Element element : elements) {
-    const std::string name = "p" + std::to_string(number++) + ".";
-    group.add(name + "w", {37, 16}, Element::bf16, element);
-    group.add(name + "b", {301}, Element::bf16, element);
-    group.add(name + "few", {2, 5}, Element::bf16, element);
-    group.add(name + "columns", {3, 2 * ranks, 5}, Element::bf16, element, tide::shard(1));
-  }
-  return group;
-}
-
 const std::vector<std::vector<Element>> element_sets = {
     {Element::bf16}, {Element::f32}, {Element::bf16, Element::f32, Element::f8_e4m3}};
 
-/// Some reduces, from storage and from a table; words where a byte of an output is wrong.
 template <class Inter, class Inbox, class Epilogue = tide::Store>
 void reduce_on(tide::MeshShape mesh, const std::vector<Element>& elements, tide::HostOptions options = {},
                int steps = 4) {
-  const Layout layout(group_of(elements, mesh.ranks()), mesh);
-  const CollectiveOracle oracle(layout.view());
-  std::vector<std::string> wrong(static_cast<std::size_t>(mesh.ranks()));
-  HostRanks all{options, mesh.ranks_per_node};
-  check_no_error(errors_of(all, mesh.ranks(), [&](tide::HostFabric& fabric) {
-    ReduceRank<HostRanks, Layout, tide::CopyEngineReducer<tide::Burst, Epilogue>, Inbox, Inter> reduce(fabric, layout,
-                                                                                                       oracle);
-    fabric.init();
-    tide::HostStream stream = fabric.stream();
-    tide::HostStream reader = fabric.stream();
-    for (int step = 0; step < steps; ++step) {
-      const auto seed = static_cast<std::uint64_t>(step);
-      // The gradients are written over the moment that they are free.
-      reduce.read(reduce.start(step % 2 == 0 ? From::storage : From::table, seed, stream), seed, reader);
-    }
-    fabric.close();
-    wrong[static_cast<std::size_t>(fabric.rank().value)] = reduce.verdict();
-  }));
-  for (const std::string& text : wrong) CHECK(text == "");
+  check_node_reduces<tide::CopyEngineReducer<tide::Burst, Epilogue>, Inter, Inbox>(mesh, elements, Values::spread,
+                                                                                   steps, std::move(options));
 }
 
 using NarrowSlot = tide::SlotReuseWithin<tide::Bytes<8192>, tide::Chunks<2>>;
@@ -201,7 +171,7 @@ struct Ends {
 template <class Inbox>
 Ends ends_of(std::chrono::milliseconds delay) {
   constexpr tide::MeshShape mesh{2, 2};
-  const Layout layout(group_of({Element::bf16}, mesh.ranks()), mesh);
+  const Layout layout(node_group({Element::bf16}, mesh.ranks()), mesh);
   const CollectiveOracle oracle(layout.view());
   HostRanks all{{.deadline = 60s}, mesh.ranks_per_node};
   all.options.network_hook = [delay](const tide::HostHookPoint&) { return tide::HostDelivery{delay}; };

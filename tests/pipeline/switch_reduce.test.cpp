@@ -11,12 +11,14 @@
 
 #include "support/delays.hpp"
 #include "support/host_ranks.hpp"
+#include "support/node_reduces.hpp"
 #include "support/rank_errors.hpp"
 #include "support/reduce_rank.hpp"
 #include "support/sanitizer.hpp"
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if defined(__GLIBC__)
@@ -33,43 +35,11 @@ using Inter = tide::RdmaDoublingTransport<>;
 template <index_t Count, index_t Budget>
 using RingOf = tide::Ring<tide::Chunks<Count>, tide::Bytes<Budget>>;
 
-/// Uneven, even and empty parameters, with gradients of one element or of several.
-tide::DynamicGroup group_of(const std::vector<Element>& elements, index_t ranks) {
-  tide::DynamicGroup group;
-  int number = 0;
-  for (const Element element : elements) {
-    const std::string name = "p" + std::to_string(number++) + ".";
-    group.add(name + "w", {37, 16}, Element::bf16, element);
-    group.add(name + "b", {301}, Element::bf16, element);
-    group.add(name + "none", {0, 4}, Element::bf16, element);
-    group.add(name + "few", {2, 5}, Element::bf16, element);
-    group.add(name + "columns", {3, 2 * ranks, 5}, Element::bf16, element, tide::shard(1));
-  }
-  return group;
-}
-
-/// Some reduces of whole numbers, from storage and from a table; words where a byte of an output is wrong.
+/// Some reduces of whole numbers.
 template <class Inbox, class Epilogue = tide::Store>
 void reduce_on(tide::MeshShape mesh, const std::vector<Element>& elements, int steps, tide::HostOptions options = {}) {
-  const Layout layout(group_of(elements, mesh.ranks()), mesh);
-  const CollectiveOracle oracle(layout.view(), Values::whole);
-  std::vector<std::string> wrong(static_cast<std::size_t>(mesh.ranks()));
-  HostRanks all{std::move(options), mesh.ranks_per_node};
-  check_no_error(errors_of(all, mesh.ranks(), [&](tide::HostFabric& fabric) {
-    ReduceRank<HostRanks, Layout, tide::SwitchReducer<tide::Burst, Epilogue>, Inbox, Inter> reduce(fabric, layout,
-                                                                                                   oracle);
-    fabric.init();
-    tide::HostStream stream = fabric.stream();
-    tide::HostStream reader = fabric.stream();
-    for (int step = 0; step < steps; ++step) {
-      const auto seed = static_cast<std::uint64_t>(step);
-      // The gradients are written over the moment that they are free.
-      reduce.read(reduce.start(step % 2 == 0 ? From::storage : From::table, seed, stream), seed, reader);
-    }
-    fabric.close();
-    wrong[static_cast<std::size_t>(fabric.rank().value)] = reduce.verdict();
-  }));
-  for (const std::string& text : wrong) CHECK(text == "");
+  check_node_reduces<tide::SwitchReducer<tide::Burst, Epilogue>, Inter, Inbox>(mesh, elements, Values::whole, steps,
+                                                                               std::move(options));
 }
 
 /// Fills what is allocated from now on with a number that no sum absorbs: bytes 0x7F, 3.4e38 as f32.
@@ -178,7 +148,7 @@ static_assert(Reduce<2, 8>::inbox_bytes <= 1 << 20 && Reduce<16, 8>::inbox_bytes
 static_assert(Reduce<16, 8>::inbox_bytes > 1 << 19);
 
 TEST_CASE("SwitchReducer: a fabric without a switch, or without a network, refuses it by name") {
-  const Layout layout(group_of({Element::bf16}, 4), {2, 2});
+  const Layout layout(node_group({Element::bf16}, 4), {2, 2});
   const auto check_refused = [&](tide::HostOptions options, const char* words) {
     check_same_error(errors_of(HostRanks{std::move(options), 2}, 4,
                                [&](tide::HostFabric& fabric) {

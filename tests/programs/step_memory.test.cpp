@@ -46,13 +46,11 @@ using Model =
 
 // What a step reserves in the arena of a rank, and how much of it masters and reduced shards are. Nothing is allocated.
 template <class Box, class Inter, class... Options>
-void check_against_a_step(tide::MeshShape mesh, const StepMemory& memory) {
+void check_against_a_step(const DynamicLayout& embed, const DynamicLayout& layer, const StepMemory& memory) {
+  const tide::MeshShape mesh = embed.mesh();
   CAPTURE(mesh.nodes);
   CAPTURE(mesh.ranks_per_node);
   using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, Inter, Box, Options...>;
-  const Groups groups;
-  const DynamicLayout embed(groups.embed, mesh);
-  const DynamicLayout layer(groups.layer, mesh);
   tide::HostCluster cluster(mesh);
   tide::HostFabric& fabric = cluster.fabric(tide::Rank{0});
   const Step step(fabric, std::tuple(embed, layer));
@@ -79,18 +77,18 @@ TEST_CASE("step memory: the terms are what a step reserves, within two in a hund
     const StepMemory slots = memory_with_slots(parts_on(embed, layer), {1, 2});
     const StepMemory ring = memory_with_ring(parts_on(embed, layer), {1, 2});
     if (mesh.nodes == 1) {
-      check_against_a_step<tide::SlotReuse, tide::SingleNode>(mesh, slots);
-      check_against_a_step<tide::Ring<tide::Chunks<4>, tide::Bytes<(64 << 20)>>, tide::SingleNode>(mesh, ring);
+      check_against_a_step<tide::SlotReuse, tide::SingleNode>(embed, layer, slots);
+      check_against_a_step<tide::Ring<tide::Chunks<4>, tide::Bytes<(64 << 20)>>, tide::SingleNode>(embed, layer, ring);
     } else {
-      check_against_a_step<tide::SlotReuse, Rails>(mesh, slots);
-      check_against_a_step<tide::Ring<tide::Chunks<4>, tide::Bytes<(64 << 20)>>, Rails>(mesh, ring);
+      check_against_a_step<tide::SlotReuse, Rails>(embed, layer, slots);
+      check_against_a_step<tide::Ring<tide::Chunks<4>, tide::Bytes<(64 << 20)>>, Rails>(embed, layer, ring);
     }
   }
   const DynamicLayout embed(groups.embed, {2, 2});
   const DynamicLayout layer(groups.layer, {2, 2});
-  check_against_a_step<tide::SlotReuse, Rails, tide::Buffers<1>>({2, 2},
+  check_against_a_step<tide::SlotReuse, Rails, tide::Buffers<1>>(embed, layer,
                                                                  memory_with_slots(parts_on(embed, layer), {1, 1}));
-  check_against_a_step<tide::SlotReuse, Rails, tide::Prefetch<9>>({2, 2},
+  check_against_a_step<tide::SlotReuse, Rails, tide::Prefetch<9>>(embed, layer,
                                                                   memory_with_slots(parts_on(embed, layer), {9, 2}));
 }
 
