@@ -35,6 +35,7 @@ mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
 
 if(NCCL_FOUND AND NOT TARGET NCCL::NCCL)
   add_library(NCCL::NCCL UNKNOWN IMPORTED)
-  set_target_properties(NCCL::NCCL PROPERTIES IMPORTED_LOCATION ${NCCL_LIBRARY}
+  # Not a system folder: nvcc searches its toolkit's first among those, where an older nccl.h may lie.
+  set_target_properties(NCCL::NCCL PROPERTIES IMPORTED_LOCATION ${NCCL_LIBRARY} SYSTEM OFF
                                               INTERFACE_INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR})
 endif()
