@@ -16,14 +16,15 @@
 
 namespace tide::detail {
 
-// What a plan tells other ranks and waits for of them, in an order that says nothing of lanes.
+// What a plan tells other ranks and its own lanes, and waits for of other ranks, in an order that says nothing of lanes.
+// Words of lanes count over runs, too, whichever variants those were.
 [[nodiscard]] inline std::vector<std::array<index_t, 5>> handshake(const PlanVariant& variant) {
   const SignalWords words = variant.collective.words();
   std::vector<std::array<index_t, 5>> steps;
   for (const Op& op : variant.plan.ops) {
     if (op.raises()) {
       const Op::Raise raised = op.raise();
-      if (op.peer != variant.plan.rank.value) steps.push_back({0, op.peer, raised.word, raised.value, raised.per_run});
+      steps.push_back({0, op.peer, raised.word, raised.value, raised.per_run});
     } else if (op.kind == OpKind::wait && words.kind(op.word()) != WordKind::event) {
       steps.push_back({1, 0, op.word(), op.value(), op.per_run()});
     }
