@@ -146,7 +146,7 @@ void diagnose_copies(Diagnosis& diagnosis, const nlohmann::json& gpus) {
   if (NCCL_VERSION_CODE < NCCL_VERSION(2, 31, 2)) {
     return "NCCL " + machine["nccl_header"].get<std::string>() + " has none without restrictions; 2.31.2 has";
   }
-  return "CudaFabric of this version runs on one node";
+  return "not tried: they need ranks on several nodes; tests/support/cluster starts such on one machine";
 }
 
 void print(const nlohmann::json& machine) {

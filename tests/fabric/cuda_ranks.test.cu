@@ -158,7 +158,11 @@ std::vector<std::string> refused(index_t odd, const Bad& bad, const Good& good) 
 // First of all: what every other case needs.
 TEST_CASE("CudaCommunicators: processes meet at NCCL_COMM_ID, each as the rank that it was told") {
   int devices = 0;
-  REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("skipped: no GPU\n");
+    std::fflush(stdout);
+    std::_Exit(77);
+  }
   int nccl = 0;
   REQUIRE(ncclGetVersion(&nccl) == ncclSuccess);
   if (CudaProcess::world() > devices && nccl < NCCL_VERSION(2, 32, 0)) {

@@ -11,6 +11,7 @@
 
 #include <tide/fabric/cuda_fabric.cuh>  // CudaFabric
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 #include <vector>
@@ -23,7 +24,10 @@ class CudaCluster {
   explicit CudaCluster(const std::vector<int>& devices, CudaOptions options = {})
       : communicators_(CudaCommunicators::of_devices(devices)), options_(options) {}
 
-  [[nodiscard]] MeshShape mesh() const noexcept { return {1, static_cast<index_t>(communicators_.size())}; }
+  [[nodiscard]] MeshShape mesh() const noexcept {
+    const index_t nodes = std::max<index_t>(options_.nodes, 1);
+    return {nodes, static_cast<index_t>(communicators_.size()) / nodes};
+  }
 
   /// Runs `program(fabric)` for each rank with its device current, and waits for all. The first error is thrown again.
   template <class F>

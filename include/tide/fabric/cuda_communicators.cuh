@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CudaCommunicators: the NCCL communicators of one rank: one for gathers, one for reduces, since NCCL serialises all
-// work on one communicator.
+// work on one communicator; and where ranks are on several machines one for letters, such as errors.
 //
 //   a thread per GPU      auto all = tide::CudaCommunicators::of_devices({0, 1});
 //   a process per GPU     auto mine = tide::CudaCommunicators::from_environment();
@@ -12,6 +12,7 @@
 
 #include <tide/core/index.hpp>                // Rank
 #include <tide/fabric/detail/cuda_check.cuh>  // check, DeviceGuard
+#include <tide/fabric/detail/nccl_puts.cuh>   // NcclFindings, nccl_configuration
 
 #include <cstdlib>
 #include <string>
@@ -20,16 +21,19 @@
 
 namespace tide {
 
-/// Two communicators over the same ranks, on one device. Moves; destroys both. Serves one CudaFabric at a time,
-/// outlives it, and is not moved meanwhile.
+/// Two or three communicators over the same ranks, on one device. Moves; destroys them. Serves one CudaFabric at a
+/// time, outlives it, and is not moved meanwhile.
 class CudaCommunicators {
  public:
-  /// Takes communicators over; both must have the same ranks in the same order.
-  CudaCommunicators(ncclComm_t gather, ncclComm_t reduce, int device) noexcept
-      : gather_(gather), reduce_(reduce), device_(device) {}
+  /// Takes communicators over; all must have the same ranks in the same order.
+  /// @param mail  for letters between machines; null where all ranks reach each other's memory
+  /// @pre for puts between nodes `numRmaSig` of the configuration of each is at least 2
+  CudaCommunicators(ncclComm_t gather, ncclComm_t reduce, int device, ncclComm_t mail = nullptr) noexcept
+      : gather_(gather), reduce_(reduce), mail_(mail), device_(device) {}
   CudaCommunicators(CudaCommunicators&& other) noexcept
       : gather_(std::exchange(other.gather_, nullptr)),
         reduce_(std::exchange(other.reduce_, nullptr)),
+        mail_(std::exchange(other.mail_, nullptr)),
         device_(other.device_),
         distrusted_(other.distrusted_) {}
   CudaCommunicators& operator=(CudaCommunicators&&) = delete;
@@ -38,6 +42,7 @@ class CudaCommunicators {
     int device = 0;
     if (cudaGetDevice(&device) != cudaSuccess) return;
     if (distrusted_) abort();
+    if (mail_ != nullptr) ncclCommDestroy(mail_);
     if (reduce_ != nullptr) ncclCommDestroy(reduce_);
     if (gather_ != nullptr) ncclCommDestroy(gather_);
   }
@@ -47,9 +52,8 @@ class CudaCommunicators {
   [[nodiscard]] static std::vector<CudaCommunicators> of_devices(const std::vector<int>& devices) {
     std::vector<ncclComm_t> gather(devices.size());
     std::vector<ncclComm_t> reduce(devices.size());
-    const int count = static_cast<int>(devices.size());
-    detail::check(ncclCommInitAll(gather.data(), count, devices.data()), "ncclCommInitAll");
-    detail::check(ncclCommInitAll(reduce.data(), count, devices.data()), "ncclCommInitAll");
+    init_all(gather, devices);
+    init_all(reduce, devices);
     std::vector<CudaCommunicators> all;
     for (std::size_t i = 0; i < devices.size(); ++i) all.emplace_back(gather[i], reduce[i], devices[i]);
     return all;
@@ -72,28 +76,56 @@ class CudaCommunicators {
     ncclUniqueId id;
     detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     ncclComm_t gather = nullptr;
-    detail::check(ncclCommInitRank(&gather, world, id, rank), "ncclCommInitRank");
+    ncclConfig_t config = detail::nccl_configuration();
+    detail::check(ncclCommInitRankConfig(&gather, world, id, rank, &config), "ncclCommInitRankConfig");
     ncclComm_t reduce = nullptr;
-    detail::check(ncclCommSplit(gather, 0, rank, &reduce, nullptr), "ncclCommSplit");
-    return {gather, reduce, device};
+    detail::check(ncclCommSplit(gather, 0, rank, &reduce, &config), "ncclCommSplit");
+    ncclComm_t mail = nullptr;
+    if (detail::NcclFindings(gather).nodes > 1) {
+      detail::check(ncclCommSplit(gather, 0, rank, &mail, &config), "ncclCommSplit");
+    }
+    return {gather, reduce, device, mail};
   }
 
   [[nodiscard]] ncclComm_t gather() const noexcept { return gather_; }
   [[nodiscard]] ncclComm_t reduce() const noexcept { return reduce_; }
+  /// Null where all ranks reach each other's memory.
+  [[nodiscard]] ncclComm_t mail() const noexcept { return mail_; }
   [[nodiscard]] int device() const noexcept { return device_; }
 
   /// A rank may be gone: from now on nothing that needs all ranks is done to the communicators, and they are ended
   /// without the others.
   void distrust() const noexcept { distrusted_ = true; }
-  /// Ends both at once, and with them what is stuck in them.
+  [[nodiscard]] bool distrusted() const noexcept { return distrusted_; }
+  /// Ends all at once, and with them what is stuck in them.
   void abort() const noexcept {
+    if (ncclComm_t ended = std::exchange(mail_, nullptr)) ncclCommAbort(ended);
     if (ncclComm_t ended = std::exchange(reduce_, nullptr)) ncclCommAbort(ended);
     if (ncclComm_t ended = std::exchange(gather_, nullptr)) ncclCommAbort(ended);
   }
-  /// Leaves both to the end of the process.
-  void abandon() const noexcept { gather_ = reduce_ = nullptr; }
+  /// Leaves all to the end of the process.
+  void abandon() const noexcept { gather_ = reduce_ = mail_ = nullptr; }
 
  private:
+  // A communicator over all devices, each its own rank.
+  static void init_all(std::vector<ncclComm_t>& communicators, const std::vector<int>& devices) {
+    ncclUniqueId id;
+    detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    ncclConfig_t config = detail::nccl_configuration();
+    int before = 0;
+    detail::check(cudaGetDevice(&before), "cudaGetDevice");
+    ncclResult_t first = ncclGroupStart();
+    const int ranks = static_cast<int>(devices.size());
+    for (int rank = 0; rank < ranks && first == ncclSuccess; ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      cudaSetDevice(devices[at]);
+      first = ncclCommInitRankConfig(&communicators[at], ranks, id, rank, &config);
+    }
+    const ncclResult_t ended = ncclGroupEnd();  // after an error, too: a group must not stay open
+    cudaSetDevice(before);
+    detail::check(first == ncclSuccess ? ended : first, "ncclCommInitRankConfig");
+  }
+
   [[nodiscard]] static int number(const char* variable, int least, int most) {
     const char* words = std::getenv(variable);
     char* end = nullptr;
@@ -107,6 +139,7 @@ class CudaCommunicators {
 
   mutable ncclComm_t gather_;  // null once aborted
   mutable ncclComm_t reduce_;
+  mutable ncclComm_t mail_;
   int device_;
   mutable bool distrusted_ = false;
 };

@@ -8,8 +8,8 @@
 //   fabric.init();
 //
 // A signal is an 8-byte copy of an epoch word to the peer; a wait for one is a stream wait; lanes of a rank meet at
-// events. No kernel moves a byte. Stream capture is refused: epochs are immediate values and cannot advance in a
-// replay.
+// events. What crosses nodes is put by NCCL, from NCCL 2.31.2 on. No kernel moves a byte. Stream capture is refused:
+// epochs are immediate values and cannot advance in a replay.
 //
 // What one rank refuses, and the first error of any rank, fails the fabric on all ranks with the same words: ranks run
 // ahead of each other, so nobody can take a call back that another one has begun. On a fabric of one rank a refused
@@ -23,11 +23,14 @@
 #include <tide/fabric/cuda_options.cuh>         // CudaOptions
 #include <tide/fabric/cuda_stream.cuh>          // CudaStream
 #include <tide/fabric/detail/cuda_mail.cuh>     // CudaMail
+#include <tide/fabric/detail/cuda_network.cuh>  // CudaNetwork
+#include <tide/fabric/detail/cuda_nodes.cuh>    // CudaNodes
 #include <tide/fabric/detail/cuda_program.cuh>  // CudaProgram
 #include <tide/fabric/detail/cuda_queue.cuh>    // CudaQueue
 #include <tide/fabric/detail/host_state.hpp>    // Failure
 #include <tide/fabric/detail/nccl_window.cuh>   // NcclWindow
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -43,8 +46,10 @@ class CudaFabric final : public FabricPort {
  public:
   using Stream = CudaStream;
 
-  /// All ranks of the communicators on one node.  @pre `communicators` outlives the fabric
-  /// @throws Error (Errc::mismatch) when the NCCL library is older than its header
+  /// Ranks of the mesh are those of the communicators, node by node, or as the options group them.  @pre
+  /// `communicators` outlives the fabric
+  /// @throws Error (Errc::mismatch) when the NCCL library is older than its header, (Errc::argument) when ranks cannot
+  ///         be grouped into the nodes of the options
   explicit CudaFabric(const CudaCommunicators& communicators, CudaOptions options = {});
   ~CudaFabric();
 
@@ -52,9 +57,20 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] MeshShape mesh() const noexcept override { return mesh_; }
   [[nodiscard]] std::string name() const override { return "CudaFabric"; }
   [[nodiscard]] bool has(Capability capability) const noexcept override {
-    const bool of_switch = capability == Capability::multicast || capability == Capability::switch_sums;
-    return capability == Capability::none || (of_switch && options_.multicast == CudaMulticast::emulated);
+    switch (capability) {
+      case Capability::none:
+        return true;
+      case Capability::multicast:
+      case Capability::switch_sums:
+        return options_.multicast == CudaMulticast::emulated;
+      case Capability::puts:
+        return no_puts_.empty();
+      case Capability::send_receive:
+        break;
+    }
+    return false;
   }
+  [[nodiscard]] inline std::string lacks(Capability capability) const override;
 
   /// A stream that the fabric makes and owns.
   [[nodiscard]] CudaStream stream();
@@ -119,9 +135,18 @@ class CudaFabric final : public FabricPort {
     std::uint64_t run = 0;
     detail::Clock::time_point begun{};
   };
+  // What a run that is late waits for.
+  struct Late {
+    std::size_t program = 0;
+    std::uint64_t run = 0;
+    index_t peer = -1;
+    std::string text{};
+  };
   enum class Phase : std::uint8_t { building, running, closed };
 
-  [[nodiscard]] detail::CudaQueue& queue_of(cudaStream_t stream);
+  void admit(cudaStream_t stream, index_t calls, const std::string& what);
+  [[nodiscard]] CUdeviceptr word_at(const detail::CudaProgram& program, index_t rank, index_t word) const;
+  [[nodiscard]] static std::uint64_t epoch(index_t value, index_t per_run, std::uint64_t run) noexcept;
   [[nodiscard]] cudaStream_t lane(Operation operation, Lane lane);
   [[nodiscard]] std::int32_t new_counter(std::vector<detail::CudaEvent>& ring, bool of_program);
   [[nodiscard]] std::byte* locate(const detail::CudaProgram& program, const detail::CudaVariant& variant, index_t rank,
@@ -132,23 +157,39 @@ class CudaFabric final : public FabricPort {
             const Bindings& bindings, cudaStream_t stream) const;
   void enqueue(detail::CudaProgram& program, detail::CudaVariant& variant, const detail::CudaStep& step,
                const detail::CudaBindings& bindings, std::uint64_t run, cudaStream_t stream);
+  void wait_for_ranks(detail::CudaProgram& program, const detail::CudaVariant& variant, const detail::CudaStep& step,
+                      std::uint64_t run, cudaStream_t stream);
+  void start_kernel(const detail::CudaProgram& program, const detail::CudaVariant& variant,
+                    const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
+                    cudaStream_t stream);
+  void open_networks();
+  [[nodiscard]] bool all_near() const noexcept;
+  [[nodiscard]] int communicator_rank(index_t rank) const noexcept {
+    return nodes_.in_communicator(Rank{static_cast<std::int32_t>(rank)});
+  }
+  [[nodiscard]] detail::CudaNetwork& network(Operation operation) noexcept {
+    return networks_[static_cast<std::size_t>(operation)];
+  }
   void record_exit(detail::CudaProgram& program, const Exit& exit, std::uint64_t run, cudaStream_t stream);
   [[nodiscard]] std::string describe_paths();
   [[nodiscard]] std::string describe_way(index_t rank) const;
   void run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings, cudaStream_t caller);
   void fail(Errc code, const std::string& text);
   void hear();
+  [[nodiscard]] bool listen();
   void meet_to_close();
+  void part_from_far_ranks();
   void compare_ranks();
-  template <class Meet>
-  void check_paths(const Meet& meet_all);
+  void check_paths();
+  [[nodiscard]] bool meet(bool is_good);
+  void require_reach();
   void make_zeros();
   void load_kernels();
   void poll(const std::string& what, detail::CudaQueue::Met met);
   void require_running(const char* call);
   void watch();
   [[nodiscard]] bool done(const Flight& flight);
-  [[nodiscard]] std::string diagnose(const Flight& flight);
+  [[nodiscard]] Late diagnose(const Flight& flight);
   void release_waits();
   [[nodiscard]] bool is_running() const;
   void stop() noexcept;
@@ -158,12 +199,18 @@ class CudaFabric final : public FabricPort {
   ncclComm_t gather_;
   int device_;
   bool has_bulk_sums_ = false;  // whether the GPU has what sums with bulk loads need
+  std::string no_puts_;         // why there are none; empty where there are
+  detail::CudaNodes nodes_;
   Rank rank_{};
   MeshShape mesh_{};
   Phase phase_ = Phase::building;
   index_t reserved_ = 0;
   detail::NcclWindow window_;
   detail::CudaMail mail_;
+  std::array<detail::CudaNetwork, 2> networks_;  // by Operation
+  std::vector<detail::CudaNetwork::Landing> landings_;
+  index_t network_words_ = 0;                  // in the arena: one on its way for each
+  const std::byte** node_memories_ = nullptr;  // on the device: the arenas of the node's ranks
   cudaStream_t init_stream_ = nullptr;
   cudaStream_t rescue_stream_ = nullptr;
   int* meeting_word_ = nullptr;          // on the device
@@ -177,6 +224,7 @@ class CudaFabric final : public FabricPort {
   std::map<cudaStream_t, detail::CudaQueue> queues_;
   std::map<cudaStream_t, std::pair<std::int32_t, std::unique_ptr<std::vector<detail::CudaEvent>>>> marks_;
   std::deque<Counter> counters_;
+  bool closed_by_all_ = false;
   detail::Failure failure_;
   std::mutex flights_mutex_;
   std::deque<Flight> flights_;
@@ -190,4 +238,5 @@ static_assert(Fabric<CudaFabric>);
 
 #include <tide/fabric/detail/cuda_describe.cuh>
 #include <tide/fabric/detail/cuda_fabric_bodies.cuh>
+#include <tide/fabric/detail/cuda_fabric_init.cuh>
 #include <tide/fabric/detail/cuda_watchdog.cuh>

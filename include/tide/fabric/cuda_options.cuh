@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <tide/core/math.hpp>        // index_t
 #include <tide/fabric/duration.hpp>  // Duration
 
 #include <cstdint>
@@ -18,13 +19,23 @@ enum class CudaMulticast : std::uint8_t {
   emulated,  ///< for tests only: as one copy, or one load, per rank; nothing ever chooses this by itself
 };
 
-/// Options of a `CudaFabric`.
+/// Which ranks of the communicator make a logical node.
+enum class CudaGrouping : std::uint8_t {
+  consecutive,  ///< of 2 nodes: 0 1 2 3 and 4 5 6 7
+  interleaved,  ///< of 2 nodes: 0 2 4 6 and 1 3 5 7
+};
+
+/// Options of a `CudaFabric`; the same on every rank.
 struct CudaOptions {
   Duration deadline = std::chrono::seconds(60);  ///< of every wait
   CudaMulticast multicast = CudaMulticast::missing;
   /// Sets zeros aside in `init`, as many as the largest gradient, for gradients that are missing from a table: memory
   /// cannot be allocated while ranks wait for each other.
   bool missing_gradients = false;
+  /// Logical nodes: ranks of one node of NCCL in groups of equal size, between which everything is put as between
+  /// machines. 0: the nodes that NCCL finds.
+  index_t nodes = 0;
+  CudaGrouping grouping = CudaGrouping::consecutive;
 };
 
 }  // namespace tide

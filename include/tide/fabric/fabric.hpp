@@ -70,7 +70,8 @@ struct Bindings {
   index_t slot_offset = 0;    ///< bytes from the start of the arena, as the next two
   index_t network_inbox = 0;  ///< the same on every rank
   index_t partials = 0;
-  std::int32_t slot = 0;  ///< for the comparison of calls over ranks
+  void* packed_shards = nullptr;  ///< room in the arena for shards from elsewhere, of gathers over several nodes
+  std::int32_t slot = 0;          ///< for the comparison of calls over ranks
   float scale = 1.0F;
 };
 
@@ -106,6 +107,8 @@ class FabricPort {
   [[nodiscard]] virtual MeshShape mesh() const noexcept = 0;
   /// Whether the fabric can do what a policy needs.
   [[nodiscard]] virtual bool has(Capability capability) const noexcept = 0;
+  /// Why the fabric cannot do what a policy needs, for people to read; empty where there is nothing to add.
+  [[nodiscard]] virtual std::string lacks(Capability) const { return {}; }
   /// The fabric's name, for messages.
   [[nodiscard]] virtual std::string name() const = 0;
 

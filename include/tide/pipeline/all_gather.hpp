@@ -161,7 +161,8 @@ class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
     bindings.slot = lease.slot().value;
     bindings.slot_offset = life_->offset(lease.slot());
     bindings.network_inbox = life_->network_inbox(lease.slot());
-    if (makes_shards_ && bindings.shards == nullptr) bindings.shards = life_->packed_shards(lease.slot());
+    if (makes_shards_) bindings.packed_shards = life_->packed_shards(lease.slot());
+    if (bindings.shards == nullptr) bindings.shards = bindings.packed_shards;
     port_->launch(program_, variant, bindings, stream.ref());
     const SlotIndex slot = lease.take();
     life_->hold(slot, program_);

@@ -22,6 +22,12 @@ namespace tide {
 
 // How what goes to a rank goes there.
 inline std::string CudaFabric::describe_way(index_t rank) const {
+  if (mesh_.node(Rank{static_cast<std::int32_t>(rank)}) != mesh_.node(rank_)) {
+    if (!no_puts_.empty()) return "another node: out of reach, " + no_puts_;
+    return window_.peer(rank, rank_.value) != nullptr
+               ? "another node, of the same machine: puts by NCCL, through copy engines"
+               : "another node: puts by NCCL, through the network";
+  }
   cudaPointerAttributes attributes{};
   detail::check(cudaPointerGetAttributes(&attributes, window_.peer(rank, rank_.value)), "cudaPointerGetAttributes");
   if (rank == rank_.value) return "the same GPU: copies take SMs for a moment";
@@ -38,6 +44,11 @@ inline std::string CudaFabric::describe_paths() {
   detail::check(ncclGetVersion(&nccl), "ncclGetVersion");
   std::string out = detail::text({"CudaFabric: rank ", rank_.value, " of ", mesh_.ranks(), " on GPU ", device_,
                                   ", NCCL ", detail::nccl_version_text(nccl), "\n"});
+  if (mesh_.nodes > 1) {
+    out += detail::text({"  ", mesh_.nodes, " nodes of ", mesh_.ranks_per_node,
+                         mesh_.ranks_per_node == 1 ? " rank" : " ranks", "; rank ", rank_.value, " is on node ",
+                         mesh_.node(rank_), "\n"});
+  }
   for (index_t r = 0; r < mesh_.ranks(); ++r) out += detail::text({"to rank ", r, ": ", describe_way(r), "\n"});
   out += options_.multicast == CudaMulticast::emulated
              ? "multicast: emulated for tests, as one copy per rank; nothing but this option chooses it\n"
@@ -52,9 +63,12 @@ inline std::string CudaFabric::describe_paths() {
              ":\n";
       std::vector<index_t> copies(static_cast<std::size_t>(mesh_.ranks()));
       std::vector<index_t> bytes(copies.size());
+      std::vector<index_t> puts(copies.size());
+      std::vector<index_t> put_bytes(copies.size());
       index_t multicasts = 0;
       index_t multicast_bytes = 0;
       index_t launches[2] = {0, 0};
+      index_t switch_launches = 0;
       index_t bulk = 0;
       for (const detail::CudaStep& step : variant->steps) {
         const Op& op = variant->plan.ops[step.first];
@@ -62,9 +76,14 @@ inline std::string CudaFabric::describe_paths() {
         if (step.kind == detail::CudaStep::Kind::copy) {
           ++copies[static_cast<std::size_t>(op.peer)];
           bytes[static_cast<std::size_t>(op.peer)] += size;
+        } else if (step.kind == detail::CudaStep::Kind::put) {
+          ++puts[static_cast<std::size_t>(op.peer)];
+          put_bytes[static_cast<std::size_t>(op.peer)] += size;
         } else if (step.kind == detail::CudaStep::Kind::multicast) {
           ++multicasts;
           multicast_bytes += size;
+        } else if (step.kind == detail::CudaStep::Kind::switch_sum) {
+          ++switch_launches;
         } else if (step.kind == detail::CudaStep::Kind::sum || step.kind == detail::CudaStep::Kind::cast) {
           const int which = step.kind == detail::CudaStep::Kind::sum ? 0 : 1;
           ++launches[which];
@@ -75,11 +94,18 @@ inline std::string CudaFabric::describe_paths() {
       for (std::size_t r = 0; r < copies.size(); ++r) {
         if (copies[r] > 0) out += detail::text({"  to rank ", r, ": ", copies[r], " copies, ", bytes[r], " bytes\n"});
       }
+      for (std::size_t r = 0; r < puts.size(); ++r) {
+        if (puts[r] > 0) out += detail::text({"  to rank ", r, ": ", puts[r], " puts, ", put_bytes[r], " bytes\n"});
+      }
       if (multicasts > 0) {
-        out += detail::text({"  to all ranks: ", multicasts, " multicast writes, each as ", mesh_.ranks(),
-                             " copies (emulated), ", multicast_bytes, " bytes\n"});
+        out += detail::text({"  to all ranks of the node: ", multicasts, " multicast writes, each as ",
+                             mesh_.ranks_per_node, " copies (emulated), ", multicast_bytes, " bytes\n"});
       }
       if (launches[1] > 0) out += detail::text({"  casts into the own slot: ", launches[1], " launches\n"});
+      if (switch_launches > 0) {
+        out += detail::text({"  sums in the switch: ", switch_launches, " launches, each as loads from ",
+                             mesh_.ranks_per_node, " ranks (emulated)\n"});
+      }
       if (launches[0] > 0) {
         out += detail::text({"  sums: ", launches[0], " launches of at most ", collective.ctas, " CTAs, ", bulk,
                              " of them with bulk loads where memory is aligned to 16 bytes\n"});

@@ -10,6 +10,7 @@
 #include <tide/fabric/detail/zeros.hpp>          // largest_gradient_bytes
 #include <tide/fabric/fabric.hpp>                // PlanVariant
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -19,7 +20,19 @@ namespace tide::detail {
 
 // A few ops of one lane that become one driver call (or one per copy).
 struct CudaStep {
-  enum class Kind : std::uint8_t { copy, multicast, signal_peer, signal_own, wait_peers, wait_own, sum, cast };
+  enum class Kind : std::uint8_t {
+    copy,
+    multicast,
+    put,
+    signal_peer,
+    signal_node,
+    signal_own,
+    wait_peers,
+    wait_own,
+    sum,
+    switch_sum,
+    cast,
+  };
 
   Kind kind = Kind::copy;
   std::uint16_t lane = 0;
@@ -41,8 +54,12 @@ struct CudaStep {
       return "copy";
     case CudaStep::Kind::multicast:
       return "multicast";
+    case CudaStep::Kind::put:
+      return "put";
     case CudaStep::Kind::signal_peer:
       return "signal to a rank";
+    case CudaStep::Kind::signal_node:
+      return "signal to another node";
     case CudaStep::Kind::signal_own:
       return "signal to a lane";
     case CudaStep::Kind::wait_peers:
@@ -51,6 +68,8 @@ struct CudaStep {
       return "wait for a lane";
     case CudaStep::Kind::sum:
       return "sum";
+    case CudaStep::Kind::switch_sum:
+      return "sum in the switch";
     case CudaStep::Kind::cast:
       return "cast";
   }
@@ -77,8 +96,16 @@ inline constexpr index_t cast_ctas = 256;
 
 class CudaVariant {
  public:
-  CudaVariant(const Collective& given, std::vector<KernelCode> kernel_code, Plan written)
-      : collective(given), plan(std::move(written)), code(std::move(kernel_code)) {
+  // @throws Error (Errc::argument) when NCCL, which counts puts and knows no values, could not tell what has landed
+  CudaVariant(const Collective& given, std::vector<KernelCode> kernel_code, Plan written, index_t network_inbox)
+      : collective(given),
+        plan(std::move(written)),
+        code(std::move(kernel_code)),
+        mesh(given.layout.mesh),
+        node(mesh.node(plan.rank)),
+        network_inbox_start(network_inbox) {
+    check_puts();
+    check_landings();
     collective.layout.for_each_piece(plan.rank, [&](const Piece& piece) {
       gradient_start.push_back(piece.start[static_cast<std::size_t>(Buffer::gradients)]);
     });
@@ -89,29 +116,42 @@ class CudaVariant {
       first = last;
     }
     place_exits();
+    shards_bytes = collective.layout.bytes(Buffer::shards, plan.rank);
     largest_gradient = largest_gradient_bytes(collective.layout);
     collective.layout.group = {};  // need not outlive the constructor
   }
 
-  // Copies the rows of all launches to the device and makes the events of own signals. On the current device.
+  // Copies the rows of all launches to the device. On the current device.
   void prepare() {
     if (!rows.empty()) {
       check(cudaMalloc(&device_rows, rows.size() * sizeof(CudaRow)), "cudaMalloc");
       check(cudaMemcpy(device_rows, rows.data(), rows.size() * sizeof(CudaRow), cudaMemcpyHostToDevice), "cudaMemcpy");
     }
     if (staging_words > 0) check(cudaMalloc(&staging, static_cast<std::size_t>(staging_words) * 8), "cudaMalloc");
-    for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane) events.emplace_back();
   }
 
   void release() noexcept {
     if (device_rows != nullptr) cudaFree(std::exchange(device_rows, nullptr));
     if (staging != nullptr) cudaFree(std::exchange(staging, nullptr));
-    events.clear();
+  }
+
+  [[nodiscard]] bool is_other_node(index_t rank) const noexcept {
+    return mesh.node(Rank{static_cast<std::int32_t>(rank)}) != node;
+  }
+  // Whether a wait is for what another node puts: NCCL tells of that.
+  [[nodiscard]] bool is_landing(const Op& wait) const noexcept {
+    const SignalWords words = collective.words();
+    return words.kind(wait.word()) == WordKind::arrived && is_other_node(words.index(wait.word()));
   }
 
   Collective collective;
   Plan plan;
   std::vector<KernelCode> code;
+  MeshShape mesh;
+  index_t node;
+  index_t network_inbox_start;
+  index_t shards_bytes = 0;
+  bool puts_shards = false;
   std::vector<index_t> gradient_start;
   index_t largest_gradient = 1;  // bytes
   std::vector<CudaStep> steps;
@@ -121,7 +161,6 @@ class CudaVariant {
   CudaRow* device_rows = nullptr;
   std::uint64_t* staging = nullptr;
   std::int32_t staging_words = 0;
-  std::vector<CudaEvent> events;  // by lane
 
  private:
   [[nodiscard]] bool is_own_word(const Op& op) const noexcept {
@@ -131,7 +170,55 @@ class CudaVariant {
   [[nodiscard]] bool joins(const Op& a, const Op& b) const noexcept {
     if (a.kind != b.kind || a.lane != b.lane) return false;
     if (a.kind == OpKind::wait) return !is_own_word(a) && !is_own_word(b);
-    return (a.kind == OpKind::reduce || a.kind == OpKind::cast) && a.kernel == b.kernel;
+    // One launch binds each of its spaces once.
+    const auto same = [](Place x, Place y) { return x.space == y.space && x.instance == y.instance; };
+    return (a.kind == OpKind::reduce || a.kind == OpKind::cast) && a.kernel == b.kernel && a.peer == b.peer &&
+           same(a.source, b.source) && same(a.target, b.target) && same(a.extra, b.extra);
+  }
+
+  // What is put raises `arrived` there, and each put by one: NCCL counts puts, and knows no values.
+  void check_puts() {
+    std::vector<index_t> puts(static_cast<std::size_t>(mesh.ranks()), 0);
+    const index_t word = collective.words().word(WordKind::arrived, plan.rank.value);
+    for (const Op& op : plan.ops) {
+      if (op.kind != OpKind::put) continue;
+      const Op::Raise raise = op.raise();
+      if (raise.word == word && raise.value == ++puts[static_cast<std::size_t>(op.peer)]) continue;
+      tide::raise(Errc::argument, text({"tide::CudaFabric: puts to a rank must count its word up by ones; rank ",
+                                        plan.rank.value, " puts to rank ", op.peer, " with ",
+                                        collective.words().describe(raise.word), " = ", raise.value, "."}));
+    }
+    for (const Op& op : plan.ops) {
+      if (op.kind != OpKind::put) continue;
+      puts_shards = puts_shards || op.source.space == Space::shards;
+      if (op.raise().per_run == puts[static_cast<std::size_t>(op.peer)]) continue;
+      tide::raise(Errc::argument,
+                  text({"tide::CudaFabric: puts to a rank must count its word up by ones; rank ", plan.rank.value,
+                        " puts ", puts[static_cast<std::size_t>(op.peer)], " times to rank ", op.peer,
+                        ", which counts ", op.raise().per_run, " in a run."}));
+    }
+  }
+
+  // A run waits for all that is put to it in the run and for nothing else: pipelines share one sequence of puts.
+  void check_landings() const {
+    const SignalWords words = collective.words();
+    const auto refuse = [&](const Op& op, const char* what, index_t value) {
+      tide::raise(
+          Errc::argument,
+          text({"tide::CudaFabric: a run must wait for all that other nodes put in it, and for nothing else; rank ",
+                plan.rank.value, what, words.describe(op.raises() ? op.raise().word : op.word()), " = ", value, "."}));
+    };
+    for (const Op& op : plan.ops) {
+      if (op.kind == OpKind::signal && words.kind(op.word()) == WordKind::arrived && is_other_node(op.peer)) {
+        refuse(op, " signals without a put ", op.value());
+      }
+      if (op.kind != OpKind::wait || !is_landing(op)) continue;
+      if (op.value() <= 0) refuse(op, " waits for ", op.value());
+      const auto ends = [&](const Op& last) {
+        return last.kind == OpKind::wait && last.word() == op.word() && last.value() == op.per_run();
+      };
+      if (std::none_of(plan.ops.begin(), plan.ops.end(), ends)) refuse(op, " never waits for ", op.per_run());
+    }
   }
 
   void add_step(std::size_t first, std::size_t last) {
@@ -159,7 +246,8 @@ class CudaVariant {
         add_launch(step);
         break;
       case OpKind::put:
-        raise(Errc::argument, "tide::CudaFabric: puts between nodes are not supported in this version.");
+        step.kind = CudaStep::Kind::put;
+        break;
     }
     steps.push_back(std::move(step));
   }
@@ -169,6 +257,10 @@ class CudaVariant {
     if (is_own_word(op)) {
       step.kind = CudaStep::Kind::signal_own;
       step.word = static_cast<std::int32_t>(collective.words().index(op.word()));
+      return;
+    }
+    if (is_other_node(op.peer)) {
+      step.kind = CudaStep::Kind::signal_node;
       return;
     }
     step.kind = CudaStep::Kind::signal_peer;
@@ -181,27 +273,35 @@ class CudaVariant {
   }
 
   void add_launch(CudaStep& step) {
-    const bool cast = plan.ops[step.first].kind == OpKind::cast;
-    const Kernel& kernel = collective.kernels[plan.ops[step.first].kernel];
+    const Op& first = plan.ops[step.first];
+    const bool cast = first.kind == OpKind::cast;
+    const Kernel& kernel = collective.kernels[first.kernel];
+    const bool in_switch = kernel.kind == Kernel::Kind::switch_sum;
     const auto in = static_cast<index_t>(size_bytes(kernel.input));
     const auto out = static_cast<index_t>(size_bytes(kernel.output));
-    step.kind = cast ? CudaStep::Kind::cast : CudaStep::Kind::sum;
+    step.kind = cast ? CudaStep::Kind::cast : in_switch ? CudaStep::Kind::switch_sum : CudaStep::Kind::sum;
     step.first_row = rows.size();
     index_t elements = 0;
     for (std::size_t i = step.first; i < step.last; ++i) elements += plan.ops[i].rows * (plan.ops[i].width / in);
     step.tile_log2 = tile_log2_for(elements, cast ? cast_ctas : collective.ctas);
+    const index_t spacing = first.extra.space == Space::inbox ? collective.inbox.element_bytes : in;
+    const bool table = first.source.space == Space::gradients && collective.gradients == GradientSource::table;
     for (std::size_t i = step.first; i < step.last; ++i) {
       const Op& op = plan.ops[i];
-      const bool table = !cast && collective.gradients == GradientSource::table;
-      const index_t source = op.source_offset - (table ? gradient_start[op.source.parameter] : 0);
+      index_t source = op.source_offset - (table ? gradient_start[op.source.parameter] : 0);
+      index_t piece = op.extra_offset;
+      if (in_switch) {
+        source += in_network_inbox(op.source);
+        piece += in_network_inbox(op.extra);
+      }
       for (std::uint32_t r = 0; r < op.rows; ++r) {
         CudaRow row{};
         row.source = (source + r * index_t{op.source_pitch}) / in;
         row.target = (op.target_offset + r * index_t{op.target_pitch}) / out;
         row.elements = op.width / in;
         row.parameter = op.source.parameter;
-        if (!cast)
-          row.piece = (op.extra_offset + r * (index_t{op.target_pitch} / 4) * collective.inbox.element_bytes) / in;
+        if (in_switch) row.piece = (piece + r * index_t{op.target_pitch}) / in;
+        if (!cast && !in_switch) row.piece = (piece + r * (index_t{op.target_pitch} / 4) * spacing) / in;
         step.aligned_rows = step.aligned_rows && row.source * in % bulk_alignment == 0 &&
                             row.piece * in % bulk_alignment == 0 && row.target * out % bulk_alignment == 0;
         row.first_tile = step.tiles;
@@ -210,6 +310,11 @@ class CudaVariant {
       }
     }
     step.row_count = static_cast<std::int32_t>(rows.size() - step.first_row);
+  }
+
+  // A switch reads all arenas at one offset: rows of its sums count from their start.
+  [[nodiscard]] index_t in_network_inbox(Place place) const noexcept {
+    return network_inbox_start + place.instance * collective.network.inbox_bytes;
   }
 
   void place_exits() {
@@ -236,8 +341,11 @@ struct CudaProgram {
   ArenaPlaces places;
   std::string label;
   std::uint64_t next_run = 0;
-  std::atomic<std::uint64_t> known_done{0};  // runs before it are done, and their places in the rings used again
-  cudaStream_t last_caller = nullptr;
+  std::atomic<std::uint64_t> known_done{0};     // runs before it are done, and their places in the rings used again
+  CudaEvent caller_done;                        // what the last run has enqueued on its caller's stream
+  std::atomic<std::uint64_t> enqueued{0};       // runs whose last call has been made
+  std::vector<CudaEvent> events;                // by lane; of all variants, since a run may wait for the last one's
+  std::vector<std::uint64_t> landed;            // by rank: what the network stream has been told to raise its word to
   std::array<std::vector<CudaEvent>, 3> exits;  // by ExitKind, a ring over runs
   std::array<std::int32_t, 3> counters{-1, -1, -1};
   const void** table = nullptr;       // on the device: a ring of gradient tables

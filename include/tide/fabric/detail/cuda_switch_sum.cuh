@@ -5,10 +5,10 @@
 //
 //   input i     multimem.ld_reduce of source + offset(i)         or, emulated: node[0] + offset(i), node[1] + offset(i), ...
 //
-// CudaFabric refuses plans over nodes, since it has no puts yet, so nothing but a test launches this kernel. The
-// emulation reads each GPU's memory in turn; like that of multicast it is for tests, and nothing chooses it by itself.
+// The emulation reads each GPU's memory in turn; like that of multicast it is for tests, and nothing chooses it by
+// itself. CudaFabric binds no multicast address yet: without the option it refuses SwitchReducer.
 //
-// Test: tests/fabric/cuda_switch_sum.test.cu
+// Tests: tests/fabric/cuda_switch_sum.test.cu, tests/fabric/cuda_nodes.test.cu
 
 #pragma once
 

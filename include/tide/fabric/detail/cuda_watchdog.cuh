@@ -9,6 +9,7 @@
 #include <tide/fabric/cuda_fabric.cuh>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 namespace tide {
@@ -17,6 +18,7 @@ inline bool CudaFabric::done(const Flight& flight) {
   const detail::CudaProgram& program = *programs_[flight.program];
   // A later run may have taken the events of this one, after it was found done.
   if (flight.run < program.known_done.load(std::memory_order_acquire)) return true;
+  if (flight.run >= program.enqueued.load(std::memory_order_acquire)) return false;
   for (const auto& ring : program.exits) {
     if (!ring.empty() && detail::is_pending(ring[flight.run % ring.size()].get())) return false;
   }
@@ -27,6 +29,7 @@ inline void CudaFabric::watch() {
   cudaSetDevice(device_);
   bool is_late = false;
   bool has_released = false;
+  std::optional<Late> own;  // what the other ranks have been told
   for (int turn = 0; !stopping_.load(std::memory_order_acquire); ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (failure_.failed()) {
@@ -42,16 +45,27 @@ inline void CudaFabric::watch() {
     {
       const std::lock_guard lock(flights_mutex_);
       while (!flights_.empty() && done(flights_.front())) flights_.pop_front();
-      if (flights_.empty()) continue;
-      oldest = flights_.front();
+      if (!flights_.empty()) oldest = flights_.front();
+    }
+    const bool flies = oldest.begun != detail::Clock::time_point{};
+    if (own && (!flies || own->program != oldest.program || own->run != oldest.run)) {
+      own.reset();
+      mail_.send_late(-1, {}, rescue_stream_);
     }
     const auto late = detail::Clock::now() - oldest.begun - options_.deadline;
-    is_late = late >= Duration(0);
-    // Often all ranks are late at once: the lowest speaks, and the others say what it said.
-    if (late < std::min<index_t>(rank_.value, 8) * std::chrono::milliseconds(60)) continue;
-    const std::string text = diagnose(oldest);
+    is_late = flies && late >= Duration(0);
+    if (!is_late) continue;
+    if (!own) {
+      own = diagnose(oldest);
+      mail_.send_late(own->peer, own->text, rescue_stream_);
+    }
+    // Often all ranks are late at once, and each for another: all get a moment to say for whom. Then the lowest speaks,
+    // and the others say what it said.
+    constexpr auto moment = std::chrono::milliseconds(300);
+    if (late < moment + std::min<index_t>(rank_.value, 8) * std::chrono::milliseconds(60)) continue;
     hear();  // whoever was late first knows more
-    fail(Errc::deadline, text);
+    const std::string reason = detail::is_busy(rescue_stream_) ? std::string() : mail_.last_reason();
+    fail(Errc::deadline, reason.empty() ? own->text : reason);
   }
 }
 
@@ -74,33 +88,44 @@ inline void CudaFabric::hear() {
 
 // The first wait of a run that its word does not meet. The words are read on a stream of their own; where even that is
 // stuck (CUDA_DEVICE_MAX_CONNECTIONS=1), the error names the operation and the peers that it waits for.
-inline std::string CudaFabric::diagnose(const Flight& flight) {
+inline CudaFabric::Late CudaFabric::diagnose(const Flight& flight) {
   const detail::CudaProgram& program = *programs_[flight.program];
   const detail::CudaVariant& variant = *program.variants[static_cast<std::size_t>(flight.variant)];
-  const std::string head = detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(options_.deadline),
-                                         " passed: ", program.label, ", step ", flight.run, ", rank ", rank_.value});
+  const std::string begin = detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(options_.deadline),
+                                          " passed: ", program.label, ", step ", flight.run, ", rank ", rank_.value});
+  if (const auto head = network(variant.collective.operation).head()) {
+    std::string ranks;
+    for (const int peer : head->peers)
+      ranks += (ranks.empty() ? "" : ", ") + std::to_string(nodes_.in_mesh(peer).value);
+    const index_t peer = head->peers.size() == 1 ? nodes_.in_mesh(head->peers.front()).value : mesh_.ranks();
+    return {flight.program, flight.run, peer,
+            head->is_put ? detail::text({begin, ": a put to rank ", ranks, " is not over."})
+                         : detail::text({begin, ": waits for rank ", ranks, " to put what it has to."})};
+  }
   // Into pinned memory: a copy to pageable memory would block this thread behind the very wait that it looks into.
   const volatile std::uint64_t* words = seen_words_;
   cudaMemcpyAsync(seen_words_, window_.memory() + program.places.signals,
                   static_cast<std::size_t>(program.words.bytes()), cudaMemcpyDeviceToHost, rescue_stream_);
   const auto end = detail::Clock::now() + std::chrono::seconds(1);
   while (detail::is_busy(rescue_stream_)) {
-    if (detail::Clock::now() > end) return head + ": waits for its peers; the words could not be read.";
+    if (detail::Clock::now() > end) {
+      return {flight.program, flight.run, mesh_.ranks(), begin + ": waits for its peers; the words could not be read."};
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (std::size_t seq = 0; seq < variant.plan.ops.size(); ++seq) {
     const Op& op = variant.plan.ops[seq];
     if (op.kind != OpKind::wait || program.words.kind(op.word()) == WordKind::event) continue;
     if (flight.run == 0 && op.value() <= 0) continue;
-    const std::uint64_t expected =
-        flight.run * static_cast<std::uint64_t>(op.per_run()) + static_cast<std::uint64_t>(op.value());
+    const std::uint64_t expected = epoch(op.value(), op.per_run(), flight.run);
     const std::uint64_t is = words[op.word()];
     if (is >= expected) continue;
-    return detail::text({head, ", lane ", variant.plan.lanes[op.lane].name(), ", op ", seq, " (wait) waits for rank ",
-                         program.words.index(op.word()), ": ", program.words.describe(op.word()), " is ", is,
-                         ", expected ", expected, "."});
+    const index_t peer = program.words.index(op.word());
+    return {flight.program, flight.run, peer,
+            detail::text({begin, ", lane ", variant.plan.lanes[op.lane].name(), ", op ", seq, " (wait) waits for rank ",
+                          peer, ": ", program.words.describe(op.word()), " is ", is, ", expected ", expected, "."})};
   }
-  return head + ": its own work was not done; every peer has signalled.";
+  return {flight.program, flight.run, -1, begin + ": its own work was not done; every peer has signalled."};
 }
 
 // Writes every word far ahead: the comparison of a stream wait is cyclic, so 2^62 beyond is met and 2^64 - 1 is not.
@@ -115,7 +140,8 @@ inline void CudaFabric::release_waits() {
   }
 }
 
-// Whether a run of this rank is still on its way; its last exits come after all that it enqueued on any stream.
+// Whether a run of this rank is still on its way: its last exits have not been passed. Signals to other nodes, which
+// may follow them, are on the network streams.
 inline bool CudaFabric::is_running() const {
   for (const auto& program : programs_) {
     if (program->next_run == 0) continue;
@@ -136,9 +162,13 @@ inline void CudaFabric::close() {
       poll("its own runs", [this] { return !is_running(); });
       for (const cudaStream_t stream : streams_) poll("the work of a stream", idle(stream));
       for (const auto& entry : lanes_) poll("the work of a lane", idle(entry.second));
+      for (const detail::CudaNetwork& each : networks_) {
+        if (each.is_open()) poll("what crosses nodes", idle(each.stream()));
+      }
       meet_to_close();
 #if TIDE_HAS_EXCEPTIONS
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      fail(error.code(), error.what());
       stop();  // what a failed close leaves behind is no use to anyone
       throw;
     }
@@ -153,23 +183,46 @@ inline void CudaFabric::meet_to_close() {
   stopping_.store(true, std::memory_order_release);
   if (watchdog_.joinable()) watchdog_.join();
   if (failure_.failed()) failure_.raise_it();
-  if (mesh_.ranks() == 1) return;
+  closed_by_all_ = mesh_.ranks() == 1;
+  if (closed_by_all_) return;
   mail_.send_closing(rescue_stream_);
   mail_.ask(rescue_stream_);
-  poll("the other ranks to close", [this] {
-    if (detail::is_busy(rescue_stream_)) return false;
-    hear();
-    if (failure_.failed() || mail_.all_close()) return true;
-    mail_.ask(rescue_stream_);
-    return false;
-  });
+  poll("the other ranks to close", [this] { return listen() && mail_.all_close(); });
   if (failure_.failed()) failure_.raise_it();
+  part_from_far_ranks();
+  closed_by_all_ = true;
+}
+
+// Where the watchdog has ended: reads the letters again. Whether those that were asked for are there.
+inline bool CudaFabric::listen() {
+  if (detail::is_busy(rescue_stream_)) return false;
+  hear();
+  mail_.ask(rescue_stream_);
+  return true;
+}
+
+// A put to another machine that is over need not have landed: memory is kept until all have. And a rank that ends its
+// process must not do so before what goes to it is over.
+inline void CudaFabric::part_from_far_ranks() {
+  const cudaStream_t letters = mail_.far_stream();
+  if (letters == nullptr) return;
+  mail_.await_far();
+  for (detail::CudaNetwork& each : networks_) {
+    if (each.is_open()) each.part();
+  }
+  poll("farewells", [&] {
+    const auto busy = [](const detail::CudaNetwork& each) { return each.is_open() && detail::is_busy(each.stream()); };
+    static_cast<void>(listen());
+    return !detail::is_busy(letters) && std::none_of(networks_.begin(), networks_.end(), busy);
+  });
+  static_cast<void>(meet(true));
 }
 
 inline void CudaFabric::stop() noexcept {
   if (phase_ == Phase::closed) return;
   stopping_.store(true, std::memory_order_release);
   if (watchdog_.joinable()) watchdog_.join();
+  if (phase_ == Phase::running && mesh_.nodes > 1 && !closed_by_all_) communicators_->distrust();
   phase_ = Phase::closed;
   // A driver that is shutting down has taken everything back already.
   int before = 0;
@@ -184,8 +237,10 @@ inline void CudaFabric::stop() noexcept {
     }
     return false;
   };
-  // Where a rank did not come to init, NCCL's kernel waits for it in vain.
-  if (failure_.failed() && detail::is_busy(init_stream_)) {
+  const cudaStream_t letters = mail_.far_stream();
+  // Where a rank did not come to init, NCCL's kernel waits for it in vain. Ending communicators would wait for a letter
+  // to such a rank.
+  if (failure_.failed() && letters == nullptr && detail::is_busy(init_stream_)) {
     communicators_->abort();
     window_.abandon();
   }
@@ -193,7 +248,14 @@ inline void CudaFabric::stop() noexcept {
   stuck = busy(nullptr) || stuck;  // runs on streams of the user
   for (const cudaStream_t stream : streams_) stuck = busy(stream) || stuck;
   for (const auto& entry : lanes_) stuck = busy(entry.second) || stuck;
+  for (const detail::CudaNetwork& each : networks_) stuck = (each.is_open() && busy(each.stream())) || stuck;
+  if (letters != nullptr) {
+    const bool unsent = busy(rescue_stream_) || busy(letters);
+    stuck = unsent || !closed_by_all_ || stuck;  // puts of others may come yet
+  }
   if (!stuck) {
+    for (detail::CudaNetwork& each : networks_) each.release();
+    cudaFree(node_memories_);
     for (const auto& program : programs_) {
       for (const auto& variant : program->variants) variant->release();
       if (program->table != nullptr) cudaFree(program->table);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arena on GPUs: one ncclMemAlloc, one window at offset 0, and the peers' addresses in it.
+// The arena on GPUs: one ncclMemAlloc, one window at offset 0 on each communicator that needs one, and the peers'
+// addresses in it.
 //
 // Host getters of peer addresses came with NCCL 2.29.2; before, only device code can ask, so a one-thread kernel does.
 // Both need a library that is not older than the header that was compiled against.
@@ -22,6 +23,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 3)
@@ -68,29 +70,37 @@ class NcclWindow {
     return false;
   }
 
-  // Collective over the communicator; raises when windows are not to be had.
-  void register_memory(ncclComm_t communicator, index_t ranks, cudaStream_t stream) {
-    communicator_ = communicator;
-    check(ncclCommWindowRegister(communicator, memory_, bytes_, &window_, NCCL_WIN_COLL_SYMMETRIC),
+  // The same memory as a window of one communicator more, for puts through it. Collective over the communicator.
+  [[nodiscard]] ncclWindow_t register_on(ncclComm_t communicator) {
+    ncclWindow_t window = nullptr;
+    check(ncclCommWindowRegister(communicator, memory_, bytes_, &window, NCCL_WIN_COLL_SYMMETRIC),
           "ncclCommWindowRegister");
-    if (window_ == nullptr) {
+    if (window == nullptr) {
       raise(
           Errc::operation,
           "tide::CudaFabric: NCCL gives no symmetric window on this communicator; all ranks of a node must reach each "
-          "other, NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE must not be 0.");
+          "other, NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE must not be 0; several machines need a network with one-sided "
+          "puts.");
     }
+    windows_.emplace_back(communicator, window);
+    return window;
+  }
+
+  // Collective over the communicator; raises when windows are not to be had. Peers count as the communicator's ranks.
+  void register_memory(ncclComm_t communicator, index_t ranks, cudaStream_t stream) {
+    const ncclWindow_t window = register_on(communicator);
     peers_.assign(static_cast<std::size_t>(ranks), nullptr);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
     static_cast<void>(stream);
     for (index_t r = 0; r < ranks; ++r) {
-      check(ncclGetPeerDevicePointer(window_, 0, static_cast<int>(r), &peers_[static_cast<std::size_t>(r)]),
+      check(ncclGetPeerDevicePointer(window, 0, static_cast<int>(r), &peers_[static_cast<std::size_t>(r)]),
             "ncclGetPeerDevicePointer");
     }
 #else
     void** on_device = nullptr;
     const std::size_t size = sizeof(void*) * static_cast<std::size_t>(ranks);
     check(cudaMalloc(&on_device, size), "cudaMalloc");
-    ask_peer_pointers<void*><<<1, 1, 0, stream>>>(window_, static_cast<int>(ranks), on_device);
+    ask_peer_pointers<void*><<<1, 1, 0, stream>>>(window, static_cast<int>(ranks), on_device);
     check(cudaGetLastError(), "ask_peer_pointers");
     check(cudaMemcpyAsync(peers_.data(), on_device, size, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
@@ -99,6 +109,22 @@ class NcclWindow {
   }
 
   [[nodiscard]] std::byte* memory() const noexcept { return static_cast<std::byte*>(memory_); }
+  [[nodiscard]] bool holds(const void* pointer) const noexcept {
+    return pointer >= memory_ && pointer < memory() + bytes_;
+  }
+
+  // @pre it was registered on the communicator
+  [[nodiscard]] ncclWindow_t window_of(ncclComm_t communicator) const noexcept {
+    const auto is_of = [&](const auto& entry) { return entry.first == communicator; };
+    return std::find_if(windows_.begin(), windows_.end(), is_of)->second;
+  }
+
+  // Gives peers other numbers: number i is the communicator's rank `ranks[i]` from now on.
+  void renumber(const std::vector<int>& ranks) {
+    std::vector<void*> renumbered;
+    for (const int rank : ranks) renumbered.push_back(peers_[static_cast<std::size_t>(rank)]);
+    peers_ = std::move(renumbered);
+  }
 
   // The start of a rank's arena as this process sees it; null for a rank that it cannot reach.
   [[nodiscard]] std::byte* peer(index_t rank, index_t own) const noexcept {
@@ -107,19 +133,19 @@ class NcclWindow {
 
   // Leaves everything to the end of the process: for memory that a stuck stream still uses.
   void abandon() noexcept {
-    window_ = nullptr;
+    windows_.clear();
     memory_ = nullptr;
   }
 
-  // Windows before the communicator, memory last. Needs the communicator alive.
+  // Windows before their communicators, memory last. Needs the communicators alive.
   void release() noexcept {
-    if (window_ != nullptr) ncclCommWindowDeregister(communicator_, std::exchange(window_, nullptr));
+    for (const auto& [communicator, window] : windows_) ncclCommWindowDeregister(communicator, window);
+    windows_.clear();
     if (memory_ != nullptr) ncclMemFree(std::exchange(memory_, nullptr));
   }
 
  private:
-  ncclComm_t communicator_ = nullptr;
-  ncclWindow_t window_ = nullptr;
+  std::vector<std::pair<ncclComm_t, ncclWindow_t>> windows_;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
   std::vector<void*> peers_;

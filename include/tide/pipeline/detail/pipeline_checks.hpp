@@ -46,8 +46,10 @@ inline constexpr index_t static_slot_bytes = [] {
 
 inline void require_capability(const FabricPort& fabric, Capability capability, std::string_view policy) {
   if (fabric.has(capability)) return;
+  const std::string why = fabric.lacks(capability);
   raise(Errc::argument, detail::text({"tide::Transport: the fabric must have what the policy needs; ", policy,
-                                      " needs ", tide::name(capability), ", which this ", fabric.name(), " has not."}));
+                                      " needs ", tide::name(capability), ", which this ", fabric.name(), " has not",
+                                      why.empty() ? "" : ": ", why, "."}));
 }
 
 inline void require_mesh(const FabricPort& fabric, const LayoutView& layout) {

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What crosses nodes in one operation: puts and waits of one NCCL communicator, on one stream of their own.
+//
+//   lane        ---- event ---> network stream    ncclPutSignal                          put, over when it comes back
+//   lane        ---- event ---> network stream    write the word, ncclPutSignal          signal to another node
+//   lane, wait  <---- word ----  network stream   ncclWaitSignal, write the word         wait for what is put
+//
+// NCCL runs all work of a communicator in the order in which it is enqueued, and a put to another machine holds its
+// stream until it is done, so lanes keep out of it: here the issue order of the plan is the order of one stream, and
+// `verify` proves that a plan makes progress with all lanes merged. Two communicators, one for each operation, do not
+// wait for each other.
+//
+// NCCL counts arrivals, plans speak of words with values: what is put to a rank counts its word up by ones, which
+// CudaVariant checks, so the difference of two values is a count. Words that come without data (a slot is free, a chunk
+// has been added) are put themselves, with a signal index that nobody waits for; the waiting lane watches the word.
+//
+// A wait of NCCL cannot be released by anyone else. After a lost rank the stream stays as it is and is left to the end
+// of the process.
+
+#pragma once
+
+#include <tide/fabric/detail/cuda_check.cuh>  // CudaEvent
+#include <tide/fabric/detail/nccl_puts.cuh>   // nccl_put, nccl_wait
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tide::detail {
+
+class CudaNetwork {
+ public:
+  using Met = std::function<bool()>;
+
+  // What a rank of another node has put and is waited for: so many puts, and what their word then is.
+  struct Landing {
+    int peer = 0;  // in the communicator
+    int count = 0;
+    CUdeviceptr word = 0;
+    std::uint64_t value = 0;
+  };
+  // What the stream is at.
+  struct Head {
+    std::vector<int> peers{};
+    bool is_put = false;  // or a wait for what the peers put
+  };
+
+  // Of puts and waits that may be queued, and of puts to a rank that is out of reach: NCCL's own queue holds 32 of
+  // those or more (NCCL_RMA_PROXY_QUEUE_SIZE), and spins when it is full.
+  static constexpr std::size_t capacity = 128;
+  static constexpr std::size_t puts_to_a_far_peer = 24;
+
+  // Driver calls of a put or signal, about.
+  static constexpr index_t calls_of_put = 5;
+
+  CudaNetwork() = default;
+  CudaNetwork(const CudaNetwork&) = delete;
+  CudaNetwork& operator=(const CudaNetwork&) = delete;
+
+  // @param window  the arena's, on the communicator
+  // @param words   16 bytes of the arena: for a word on its way, and for farewells to land
+  // @param far     ranks of the communicator that are out of reach
+  void open(const NcclWindow& arena, ncclWindow_t window, ncclComm_t communicator, std::size_t ranks, index_t words,
+            const std::vector<int>& far) {
+    communicator_ = communicator;
+    window_ = window;
+    farewell_ = words + 8;
+    far_ = far;
+    staging_ = reinterpret_cast<std::uint64_t*>(arena.memory() + words);
+    int least = 0;
+    int greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
+    entries_.resize(capacity);
+    for (Entry& entry : entries_) entry.peers.reserve(ranks);
+    puts_.assign(ranks, 0);
+    most_puts_.assign(ranks, capacity);
+    for (const int rank : far) most_puts_[static_cast<std::size_t>(rank)] = puts_to_a_far_peer;
+    waits_.reserve(ranks);
+  }
+  [[nodiscard]] bool is_open() const noexcept { return stream_ != nullptr; }
+  [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
+
+  // Puts bytes of the arena to the same window of a peer, at `offset` of it, after what `lane` has done and before what
+  // it does next. `poll(met)` waits on the host.
+  template <class Poll>
+  void put(const std::byte* from, index_t bytes, int peer, index_t offset, cudaStream_t lane, const Poll& poll) {
+    const Entry& entry = begin_put(peer, lane, poll);
+    check(nccl_put(from, static_cast<std::size_t>(bytes), peer, window_, static_cast<std::size_t>(offset),
+                   nccl_data_signal, communicator_, stream_),
+          "ncclPutSignal");
+    end(entry);
+    check(cudaStreamWaitEvent(lane, entry.done.get()), "cudaStreamWaitEvent");
+  }
+
+  // Writes a word of a peer, at `offset` of its arena, after what `lane` has done; the lane goes on.
+  template <class Poll>
+  void signal(std::uint64_t value, int peer, index_t offset, cudaStream_t lane, const Poll& poll) {
+    const Entry& entry = begin_put(peer, lane, poll);
+    check(cuStreamWriteValue64(stream_, reinterpret_cast<CUdeviceptr>(staging_), value, 0), "cuStreamWriteValue64");
+    check(nccl_put(staging_, 8, peer, window_, static_cast<std::size_t>(offset), nccl_word_signal, communicator_,
+                   stream_),
+          "ncclPutSignal");
+    end(entry);
+  }
+
+  // Raises own words when what they tell of has landed.
+  template <class Poll>
+  void await(const std::vector<Landing>& landings, const Poll& poll) {
+    Entry& entry = begin([] { return true; }, poll);
+    waits_.clear();
+    for (const Landing& landing : landings) {
+      waits_.emplace_back(landing.count, landing.peer);
+      entry.peers.push_back(landing.peer);
+    }
+    check(cudaEventRecord(entry.begun.get(), stream_), "cudaEventRecord");
+    check(nccl_wait(waits_, communicator_, stream_), "ncclWaitSignal");
+    for (const Landing& landing : landings) {
+      check(cuStreamWriteValue64(stream_, landing.word, landing.value, 0), "cuStreamWriteValue64");
+    }
+    end(entry);
+  }
+
+  // Says farewell to all ranks out of reach and waits for theirs, on the stream: when it is idle, whatever they have
+  // put has landed here. A put that is over at its sender need not have.
+  void part() {
+    if (far_.empty()) return;
+    waits_.clear();
+    ncclResult_t first = ncclGroupStart();
+    for (const int rank : far_) {
+      const ncclResult_t put = nccl_put(staging_, 8, rank, window_, static_cast<std::size_t>(farewell_),
+                                        nccl_data_signal, communicator_, stream_);
+      if (first == ncclSuccess) first = put;
+      waits_.emplace_back(1, rank);
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    check(first == ncclSuccess ? ended : first, "ncclPutSignal");
+    check(nccl_wait(waits_, communicator_, stream_), "ncclWaitSignal");
+  }
+
+  // What the stream cannot get over, if there is such a thing and it does not wait for a lane. From any thread.
+  [[nodiscard]] std::optional<Head> head() {
+    const std::lock_guard lock(mutex_);
+    for (std::uint64_t i = first_; i < next_; ++i) {
+      const Entry& entry = entries_[i % capacity];
+      if (!is_pending(entry.done.get())) continue;
+      if (is_pending(entry.begun.get())) break;
+      return Head{entry.peers, entry.is_put};
+    }
+    return std::nullopt;
+  }
+
+  // @pre the stream is idle
+  void release() noexcept {
+    if (stream_ != nullptr) cudaStreamDestroy(std::exchange(stream_, nullptr));
+    entries_.clear();
+  }
+
+ private:
+  struct Entry {
+    CudaEvent begun{};
+    CudaEvent done{};
+    std::vector<int> peers{};
+    bool is_put = false;
+  };
+
+  // The next entry, when there is room for it and `more()`. Nobody sees it before `end`.
+  template <class More, class Poll>
+  Entry& begin(const More& more, const Poll& poll) {
+    const auto room = [this, &more] {
+      retire();
+      return next_ - first_ < capacity && more();
+    };
+    if (!room()) poll(room);
+    Entry& entry = entries_[next_ % capacity];
+    entry.peers.clear();
+    entry.is_put = false;
+    return entry;
+  }
+
+  // The stream goes on when the lane has come to here.
+  template <class Poll>
+  const Entry& begin_put(int peer, cudaStream_t lane, const Poll& poll) {
+    const auto at = static_cast<std::size_t>(peer);
+    Entry& entry = begin([this, at] { return puts_[at] < most_puts_[at]; }, poll);
+    entry.peers.push_back(peer);
+    entry.is_put = true;
+    check(cudaEventRecord(entry.begun.get(), lane), "cudaEventRecord");
+    check(cudaStreamWaitEvent(stream_, entry.begun.get()), "cudaStreamWaitEvent");
+    check(cudaEventRecord(entry.begun.get(), stream_), "cudaEventRecord");
+    return entry;
+  }
+
+  void end(const Entry& entry) {
+    check(cudaEventRecord(entry.done.get(), stream_), "cudaEventRecord");
+    const std::lock_guard lock(mutex_);
+    if (entry.is_put) ++puts_[static_cast<std::size_t>(entry.peers.front())];
+    ++next_;
+  }
+
+  // Forgets what is done.
+  void retire() {
+    const std::lock_guard lock(mutex_);
+    for (; first_ < next_; ++first_) {
+      const Entry& entry = entries_[first_ % capacity];
+      if (is_pending(entry.done.get())) return;
+      if (entry.is_put) --puts_[static_cast<std::size_t>(entry.peers.front())];
+    }
+  }
+
+  ncclComm_t communicator_ = nullptr;
+  ncclWindow_t window_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::uint64_t* staging_ = nullptr;
+  index_t farewell_ = 0;
+  std::vector<int> far_;
+  std::vector<std::size_t> most_puts_;  // to each peer
+  std::vector<NcclWait> waits_;
+  std::mutex mutex_;  // of what follows
+  std::vector<Entry> entries_;
+  std::uint64_t first_ = 0;
+  std::uint64_t next_ = 0;
+  std::vector<std::size_t> puts_;  // to each peer, not known to be done
+};
+
+}  // namespace tide::detail

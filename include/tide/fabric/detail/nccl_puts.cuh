@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One-sided puts of NCCL, and whether there are any: what depends on NCCL's version is here. From 2.31.2 on a put has a
+// signal index of its choice, and no first call that all ranks must make; tide uses none of an older release.
+
+#pragma once
+
+#include <tide/core/index.hpp>                 // index_t
+#include <tide/fabric/detail/cuda_check.cuh>   // check
+#include <tide/fabric/detail/nccl_window.cuh>  // nccl_device.h, nccl_version_text
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tide::detail {
+
+// Signal indices: of data, whose arrivals are counted, and of words, which are watched instead.
+inline constexpr int nccl_data_signal = 0;
+inline constexpr int nccl_word_signal = 1;
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 2)
+
+// So many arrivals from a rank. NCCL's own struct has no name; nvcc 13.0 breaks off where a vector is made of such.
+struct NcclWait : ncclWaitSignalDesc_t {
+  NcclWait(int count, int rank) noexcept : ncclWaitSignalDesc_t{count, rank, nccl_data_signal, 0} {}
+};
+static_assert(sizeof(NcclWait) == sizeof(ncclWaitSignalDesc_t));
+
+inline ncclResult_t nccl_put(const void* from, std::size_t bytes, int rank, ncclWindow_t window, std::size_t offset,
+                             int signal, ncclComm_t communicator, cudaStream_t stream) {
+  return ncclPutSignal(from, bytes, ncclInt8, rank, window, offset, signal, 0, 0, communicator, stream);
+}
+inline ncclResult_t nccl_wait(std::vector<NcclWait>& waits, ncclComm_t communicator, cudaStream_t stream) {
+  return ncclWaitSignal(static_cast<int>(waits.size()), waits.data(), communicator, stream);
+}
+
+// As NCCL would choose, with the signal indices above.
+[[nodiscard]] inline ncclConfig_t nccl_configuration() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.numRmaSig = 2;
+  return config;
+}
+
+#else
+
+struct NcclWait {
+  NcclWait(int, int) noexcept {}
+};
+
+inline ncclResult_t nccl_put(const void*, std::size_t, int, ncclWindow_t, std::size_t, int, ncclComm_t, cudaStream_t) {
+  return ncclInvalidUsage;
+}
+inline ncclResult_t nccl_wait(std::vector<NcclWait>&, ncclComm_t, cudaStream_t) { return ncclInvalidUsage; }
+
+[[nodiscard]] inline ncclConfig_t nccl_configuration() { return NCCL_CONFIG_INITIALIZER; }
+
+#endif
+
+// What NCCL finds: ranks that reach each other's memory are a node, and come one after the other.
+struct NcclFindings {
+  index_t ranks = 1;
+  index_t nodes = 1;
+  std::string no_puts{};  // why there are no puts; empty where there are
+
+  explicit NcclFindings(ncclComm_t communicator) {
+    int count = 0;
+    check(ncclCommCount(communicator, &count), "ncclCommCount");
+    ranks = count;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 2)
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"  // of NCCL's macro
+#endif
+    ncclCommProperties_t properties = NCCL_COMM_PROPERTIES_INITIALIZER;
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+    check(ncclCommQueryProperties(communicator, &properties), "ncclCommQueryProperties");
+    nodes = properties.nLsaTeams;
+    if (!properties.hostRmaSupport) {
+      no_puts =
+          "NCCL says that this communicator has no host RMA; between machines it needs a network with one-sided puts, "
+          "GPUs that its NICs reach, and neither NCCL_CROSS_NIC=0 nor NCCL_RMA_DISABLE=1";
+    }
+#else
+    int loaded = 0;
+    check(ncclGetVersion(&loaded), "ncclGetVersion");
+    no_puts = text({"puts need NCCL 2.31.2 or newer; compiled with ", nccl_version_text(NCCL_VERSION_CODE), ", loaded ",
+                    nccl_version_text(loaded)});
+#endif
+  }
+};
+
+}  // namespace tide::detail
