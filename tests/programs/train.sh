@@ -35,6 +35,8 @@ expect 2 'is given twice' --seed 1 --seed 2
 expect 2 '--deadline-ms takes a whole number' --deadline-ms -5
 expect 3 'cannot write' --steps 2 --losses /nowhere/losses.txt
 expect 3 '--fabric cuda needs a build with CUDA' --fabric cuda --steps 2
+expect 2 '--net-delay-ms is for CPU ranks only' --fabric cuda --net-delay-ms 1
+expect 2 '--inbox says nothing of --unsharded' --unsharded --inbox ring
 expect 3 '0.001 s' --deadline-ms 1 --mesh 1x8 --steps 2000
 
 expect 0 '' --mesh 1x2 --steps 200  # the loss has to fall

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the scripts in tests/programs share. Sourced with the folder of the programs; the script's name is the program's.
+# What the scripts in tests/programs share. Sourced with the folder of the programs; the script's name is the program's,
+# unless another follows.
 #
 #   source "$(dirname "$0")/../support/program.sh" "$1"
 #   expect 2 "unknown flag" --rank 2
 #   verdict
 
 set -uo pipefail
-name=$(basename "$0" .sh)
+name=${2:-$(basename "$0" .sh)}
 program=$(realpath "$1")/$name
 tests=$(realpath "$(dirname "$0")/..")
 work=$(mktemp -d)
@@ -35,6 +36,18 @@ expect() {
 
 # python ARGUMENTS...: a script from standard input, in which every assertion has to hold.
 python() { python3 - "$@" || fail "python check near line ${BASH_LINENO[0]}"; }
+
+# What tide_doctor, which is built beside the program, says of this machine's GPUs: a number of GPUs and two versions of
+# NCCL as MAJOR*10000+MINOR*100+PATCH, compiled with and loaded; "0 0 0" where there is no GPU.
+gpus_and_nccl() {
+  "${program%/*}/tide_doctor" --json doctor.json >doctor.txt 2>&1
+  python3 - <<'PY' 2>/dev/null || echo "0 0 0"
+import json
+machine = json.load(open("doctor.json"))["machine"]
+code = lambda text: sum(int(part) * unit for part, unit in zip(text.split("."), (10000, 100, 1)))
+print(len(machine["gpus"]), code(machine["nccl_header"]), code(machine["nccl_library"]))
+PY
+}
 
 # The last command of a script.
 verdict() { [[ $failures -eq 0 ]] || exit 1; }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The program train but for its GPUs, which only train.cu knows: its command line, a training on CPU ranks, what must
+// hold of the losses, and what it prints and writes.
+
+#pragma once
+
+#include "args.hpp"
+#include "host_kernels.hpp"
+#include "mesh.hpp"
+#include "program.hpp"
+#include "unsharded.hpp"
+
+#include <tide/fabric/host_cluster.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+namespace tide_example {
+
+inline constexpr std::string_view train_usage =
+    R"(train [FLAG...]
+
+Trains a small language model on generated data, sharded over ranks, and prints how the loss fell.
+
+  --fabric host|cuda       where ranks run: threads of this process, or GPUs; host if not given
+  --mesh NODESxRANKS       1x4 if not given; with GPUs and sharded, the nodes that NCCL finds
+  --steps N                300 if not given
+  --losses FILE            writes the global loss of each step: a hexadecimal float on a line
+  --deadline-ms N          of every wait, 60000 if not given
+  --net-delay-ms N         holds back everything that crosses nodes; for CPU ranks only
+  --scribble-gradients     overwrites gradients the moment that they are free
+  --inbox slots|ring       where gradients wait: in vacated slots, or in memory of their own; slots if not given
+  --seed S                 of weights and data, 1 if not given
+  --unsharded              without shards: one copy of the weights, gradients added along the tree of the mesh
+
+On GPUs a rank is a process where TIDE_WORLD, TIDE_RANK and NCCL_COMM_ID say which one, else a thread for each GPU.
+
+  exit code  0 right, 1 a result is wrong, 2 bad usage, 3 an error, named on standard error
+)";
+
+struct TrainOptions {
+  Training training;
+  tide::HostOptions host;
+  std::string losses;
+  bool cuda = false;
+  bool has_mesh = false;
+  bool unsharded = false;
+  bool ring = false;
+};
+
+/// What a training found.
+struct Outcome {
+  std::vector<std::vector<float>> losses{};  ///< by rank
+  double free_ahead = 0;                     ///< seconds, of one rank
+  bool speaks = true;                        ///< whether this process prints and writes what all of them found
+};
+
+[[nodiscard]] inline tide::MeshShape chosen_mesh(const std::string& given) {
+  const auto mesh = parse_mesh(given, tide::max_ranks, tide::max_ranks);
+  if (!mesh) throw UsageError("--mesh takes NODESxRANKS, as in 2x4, not '" + given + "'");
+  if (mesh->ranks() > 256) throw UsageError("--mesh takes at most 256 ranks, not '" + given + "'");
+  return *mesh;
+}
+
+[[nodiscard]] inline TrainOptions parse_train(int argc, char** argv) {
+  const Args args(argc, argv,
+                  {{"--fabric", Args::value},
+                   {"--mesh", Args::value},
+                   {"--steps", Args::value},
+                   {"--losses", Args::value},
+                   {"--deadline-ms", Args::value},
+                   {"--net-delay-ms", Args::value},
+                   {"--scribble-gradients", Args::alone},
+                   {"--inbox", Args::value},
+                   {"--seed", Args::value},
+                   {"--unsharded", Args::alone}});
+  if (!args.words().empty()) throw UsageError("unknown argument '" + args.words().front() + "'");
+  TrainOptions options;
+  options.cuda = args.choice("--fabric", {"host", "cuda"}) == 1;
+  options.has_mesh = args.has("--mesh");
+  options.training.mesh = chosen_mesh(args.text("--mesh", "1x4"));
+  options.training.steps = static_cast<int>(args.number("--steps", 300, 1, 1'000'000));
+  options.training.seed = static_cast<std::uint64_t>(args.number("--seed", 1, 0, INT64_MAX));
+  options.training.scribble_gradients = args.has("--scribble-gradients");
+  options.losses = args.text("--losses", "");
+  options.host.deadline = std::chrono::milliseconds(args.number("--deadline-ms", 60'000, 1, 86'400'000));
+  options.unsharded = args.has("--unsharded");
+  options.ring = args.choice("--inbox", {"slots", "ring"}) == 1;
+  if (options.cuda && args.has("--net-delay-ms")) throw UsageError("--net-delay-ms is for CPU ranks only");
+  for (const char* flag : {"--inbox", "--scribble-gradients", "--deadline-ms", "--net-delay-ms"}) {
+    if (options.unsharded && args.has(flag)) throw UsageError(std::string(flag) + " says nothing of --unsharded");
+  }
+  const std::chrono::milliseconds delay(args.number("--net-delay-ms", 0, 0, 60'000));
+  if (delay.count() > 0) {
+    options.host.hook = [delay](const tide::HostHookPoint& point) -> std::optional<std::string> {
+      if (point.op.kind == tide::OpKind::put) std::this_thread::sleep_for(delay);
+      return std::nullopt;
+    };
+  }
+  return options;
+}
+
+/// Calls `train.operator()<Inbox>()` with the inbox that was asked for.
+template <class Train>
+[[nodiscard]] Outcome with_inbox(const TrainOptions& options, const Train& train) {
+  if (options.ring) return train.template operator()<tide::Ring<tide::Chunks<4>, tide::Bytes<(1 << 20)>>>();
+  return train.template operator()<tide::SlotReuse>();
+}
+
+[[nodiscard]] inline Outcome train_on_host(const TrainOptions& options) {
+  if (options.unsharded) return {{Unsharded(options.training).run()}};
+  return with_inbox(options, [&]<class Inbox>() {
+    const tide::MeshShape mesh = options.training.mesh;
+    Outcome outcome;
+    outcome.losses.resize(static_cast<std::size_t>(mesh.ranks()));
+    tide::HostCluster cluster(mesh, options.host);
+    cluster.run([&](tide::HostFabric& fabric) {
+      Trainer<HostKernels, tide::RdmaDoublingTransport<>, Inbox> trainer(fabric, options.training);
+      trainer.run();
+      fabric.close();
+      outcome.losses[static_cast<std::size_t>(fabric.rank().value)] = trainer.kernels().losses();
+      if (fabric.rank().value == 0) outcome.free_ahead = trainer.kernels().free_ahead();
+    });
+    return outcome;
+  });
+}
+
+inline void write_losses(const std::string& path, const std::vector<float>& losses) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  for (const float loss : losses) {
+    char line[64];
+    std::snprintf(line, sizeof(line), "%a\n", static_cast<double>(loss));
+    out << line;
+  }
+  out.close();
+  if (!out) tide::raise(tide::Errc::argument, "cannot write '" + path + "'");
+}
+
+/// What must hold of losses, on every rank.
+[[nodiscard]] inline int judge(const std::vector<std::vector<float>>& losses, int steps) {
+  const std::vector<float>& first = losses.front();
+  for (const std::vector<float>& other : losses) {
+    if (other.size() != static_cast<std::size_t>(steps) ||
+        std::memcmp(other.data(), first.data(), first.size() * sizeof(float)) != 0) {
+      std::cerr << "train: ranks have unlike losses\n";
+      return violated;
+    }
+  }
+  if (!std::all_of(first.begin(), first.end(), [](float loss) { return std::isfinite(loss); })) {
+    std::cerr << "train: a loss is not finite\n";
+    return violated;
+  }
+  if (steps >= 200 && first.back() > 0.5F * first.front()) {
+    std::cerr << "train: the loss has not fallen by half\n";
+    return violated;
+  }
+  return right;
+}
+
+/// The program.
+/// @param train_on_gpus  (TrainOptions&) -> Outcome
+template <class TrainOnGpus>
+[[nodiscard]] int run_train(int argc, char** argv, const TrainOnGpus& train_on_gpus) {
+  TrainOptions options = parse_train(argc, argv);
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = options.cuda ? train_on_gpus(options) : train_on_host(options);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const std::vector<float>& losses = outcome.losses.front();
+  const int code = judge(outcome.losses, options.training.steps);
+  if (!outcome.speaks) return code;
+  if (!options.losses.empty()) write_losses(options.losses, losses);
+  std::printf("%d steps in %.2f s, loss %.4f -> %.4f\n", options.training.steps, seconds.count(),
+              static_cast<double>(losses.front()), static_cast<double>(losses.back()));
+  if (!options.unsharded) {
+    std::printf("gradients were free %.2f ms before their reduced shards were ready, on average\n",
+                outcome.free_ahead * 1e3);
+  }
+  return code;
+}
+
+}  // namespace tide_example
