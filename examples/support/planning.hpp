@@ -39,28 +39,43 @@ struct PlanChoices {
   tide::Exchange exchange = tide::Exchange::doubling;  ///< of a reduce over nodes; in_switch is that of SwitchReducer
 };
 
-/// Refuses to write plans that would not fit into this machine's memory.
-/// @throws tide::Error (Errc::capacity)
-inline void require_memory(const tide::Collective& collective, const std::string& group, const PlanChoices& choices) {
+/// About how many bytes it takes to write and prove the plans of all ranks: those of each op, and, in a reduce over
+/// nodes, of each row, since every owner's part of what a rank pushes is followed on its own.
+[[nodiscard]] inline double planning_bytes(const tide::Collective& collective, const PlanChoices& choices) {
   using tide::index_t;
   const index_t ranks = collective.ranks();
   const tide::MeshShape mesh = collective.layout.mesh;
   const bool gather = collective.operation == tide::Operation::gather;
   const tide::Buffer target = gather ? tide::Buffer::slot : tide::Buffer::output;
   const tide::Buffer source = gather ? tide::Buffer::shards : tide::Buffer::gradients;
-  auto per_peer = static_cast<index_t>(tide::coalesce(collective.layout.blocks(tide::Rank{0}, source, target)).size());
-  index_t peers = ranks;
+  const auto blocks =
+      static_cast<index_t>(tide::coalesce(collective.layout.blocks(tide::Rank{0}, source, target)).size());
+  index_t rounds = 0;
+  while ((index_t{1} << rounds) < mesh.nodes) ++rounds;
+  index_t ops = blocks * ranks;  // of a rank
+  index_t rows = 0;
   if (!gather) {
     const index_t output = collective.layout.max_bytes(tide::Buffer::output) / 4;
-    per_peer += 5 * tide::ceil_div(output, std::max<index_t>(1, collective.inbox.chunk_elements));
+    const index_t chunks = tide::ceil_div(output, std::max<index_t>(1, collective.inbox.chunk_elements));
+    ops += 5 * chunks * ranks;
+    if (mesh.nodes > 1) {  // to each local peer, a sum for each owner, rounds
+      if (choices.exchange != tide::Exchange::doubling) rounds = mesh.nodes;
+      ops = chunks * (5 * mesh.ranks_per_node + 8 * rounds) + (chunks + blocks) * mesh.nodes;
+      rows = (chunks + blocks) * ranks;
+    }
   } else if (mesh.nodes > 1) {  // rounds of chunks, spread to the peers of a node
     const index_t chunks = tide::ceil_div(collective.layout.max_bytes(tide::Buffer::shards), choices.rails.chunk_bytes);
-    index_t rounds = 0;
-    while ((index_t{1} << rounds) < mesh.nodes) ++rounds;
-    per_peer = per_peer * (1 + rounds) + 4 * rounds * chunks;
-    peers = mesh.ranks_per_node;
+    ops = (blocks * (1 + rounds) + 4 * rounds * chunks) * mesh.ranks_per_node;
   }
-  const double needed = 128.0 * static_cast<double>(ranks) * static_cast<double>(peers) * static_cast<double>(per_peer);
+  return static_cast<double>(ranks) * (128.0 * static_cast<double>(ops) + 116.0 * static_cast<double>(rows));
+}
+
+/// Refuses to write plans that would not fit into this machine's memory.
+/// @throws tide::Error (Errc::capacity)
+inline void require_memory(const tide::Collective& collective, const std::string& group, const PlanChoices& choices) {
+  using tide::index_t;
+  const index_t ranks = collective.ranks();
+  const double needed = planning_bytes(collective, choices);
   const double present = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (ranks <= most_planned_ranks && needed <= present) return;
   constexpr double gib = 1 << 30;

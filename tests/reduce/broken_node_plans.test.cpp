@@ -143,6 +143,7 @@ TEST_CASE("broken plans over nodes: a node that is left out, or added twice") {
                  const Which adds = on(LaneKind::sum, 1, OpKind::reduce);
                  for (Op& o : plan.ops) {
                    if (!adds(plan, o) || o.target.space != Space::output || &o == &early) continue;
+                   early.rows = 1;  // of two owners
                    early.target = o.target;
                    early.target_offset = o.target_offset;
                    early.kernel = o.kernel;
@@ -197,7 +198,7 @@ TEST_CASE("broken plans through slots: a sum of the node over pieces that have n
   check_broken(in_slot(),
                [](Planned& p) {
                  Op& sum = op(p.plans[0], on(LaneKind::sum, 0, OpKind::reduce));
-                 sum.target_offset = p.collective.inbox.slot_bytes - 2 * sum.width;
+                 sum.target_offset = p.collective.inbox.slot_bytes - 2 * sum.bytes();
                },
                Law::reuse, {"rank 1, push 1, op", "(copy)", "rank 0, sum, op"});
 }

@@ -12,6 +12,7 @@
 #include "support/sanitizer.hpp"
 #include "support/small_plans.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -105,6 +106,48 @@ TEST_CASE("node reduce: plans hold with a bf16 wire, through rings and slots; wh
       }
     }
   }
+}
+
+// The most ops of a kind that a rank has for a chunk. Each chunk is one run of one parameter.
+index_t most_ops(const Planned& planned, OpKind kind, Space source) {
+  index_t most = 0;
+  for (const Plan& plan : planned.plans) {
+    const auto count = [&](auto which) { return std::count_if(plan.ops.begin(), plan.ops.end(), which); };
+    const index_t chunks =
+        count([](const Op& op) { return op.kind == OpKind::reduce && op.target.space == Space::output; });
+    const index_t ops = count([&](const Op& op) {
+      return op.kind == kind && (op.source.space == Space::gradients) == (source == Space::gradients) &&
+             (kind == OpKind::reduce || op.peer == plan.rank.value);
+    });
+    REQUIRE(chunks > 1);
+    most = std::max(most, ceil_div(ops, chunks));
+  }
+  return most;
+}
+
+TEST_CASE("node reduce: owners with equal parts are rows of one op") {
+  static constexpr auto even = group(param<bf16>("w", {128, 96}));
+  const auto planned = [](MeshShape mesh, Exchange exchange, Element wire = Element::f32) {
+    return tide_test::planned_reduce<Ring<Chunks<3>, Bytes<32768>>>(even.view(), mesh, exchange, Finish::store,
+                                                                    GradientSource::table, wire);
+  };
+  const auto sums = [](const Planned& all) { return most_ops(all, OpKind::reduce, Space::gradients); };
+  const auto additions = [](const Planned& all) { return most_ops(all, OpKind::reduce, Space::partials); };
+  const auto packs = [](const Planned& all) { return most_ops(all, OpKind::copy, Space::gradients); };
+
+  const Planned doubling = planned({8, 2}, Exchange::doubling);
+  CHECK(sums(doubling) <= 4);       // of eight owners, in the order of doubling
+  CHECK(additions(doubling) == 3);  // one of each round
+  const Planned direct = planned({8, 2}, Exchange::direct);
+  CHECK(sums(direct) == 1);
+  CHECK(additions(direct) == 1);
+  const Planned narrow = planned({8, 2}, Exchange::doubling, Element::bf16);
+  CHECK(additions(narrow) == 9);                                            // each round rounds, widens and adds
+  CHECK(additions(planned({8, 2}, Exchange::direct, Element::bf16)) == 9);  // rounds for each of seven puts
+  const Planned leaves = planned({8, 1}, Exchange::doubling);
+  CHECK(packs(leaves) <= 4);
+  CHECK(additions(leaves) == 3);
+  CHECK(packs(planned({8, 1}, Exchange::direct)) == 1);
 }
 
 TEST_CASE("node reduce: no op could be left out") {

@@ -11,6 +11,7 @@
 #include <tide/reduce/detail/marked_plan.hpp>     // MarkedPlan
 #include <tide/reduce/detail/node_addresses.hpp>  // NodeAddresses
 #include <tide/reduce/detail/rail.hpp>            // rail_chunks
+#include <tide/reduce/detail/sum_rows.hpp>        // RowSum, in_rows
 
 #include <algorithm>
 #include <span>
@@ -107,14 +108,8 @@ class NodePushes {
     std::vector<Block> blocks;
     blocks.reserve(chunk.owners.size());
     for (index_t owner = 0; owner < mesh_.nodes; ++owner) {
-      const std::vector<Block>& own = chunk.owners[static_cast<std::size_t>(owner)].blocks;
-      const std::size_t first = blocks.size();
-      if (one_size_) {
-        blocks.insert(blocks.end(), own.begin(), own.end());
-      } else {  // rows one by one: elements of unlike size must not merge
-        for (const Block& row : merge(own)) blocks.push_back(row);
-      }
-      retarget(std::span(blocks).subspan(first), inbox.element_bytes, addresses_.piece(c, owner).offset + piece);
+      append_owner(blocks, chunk.owners[static_cast<std::size_t>(owner)], inbox.element_bytes,
+                   addresses_.piece(c, owner).offset + piece);
     }
     const index_t place = addresses_.piece(c, 0).place.instance;
     for (const Block& block : merge(blocks)) {
@@ -124,6 +119,18 @@ class NodePushes {
       p.signal(rail.lane, rail.peer, words_.word(WordKind::arrived, plan_.rank().value), c + 1, count);
     });
     if (c + 1 == count) rail.done = plan_.mark(rail.lane);
+  }
+
+  // Appends copies of an owner's gradients to where elements are `element_bytes` apart, from `start` on.
+  constexpr void append_owner(std::vector<Block>& blocks, const OwnerPart& part, index_t element_bytes,
+                              index_t start) const {
+    const std::size_t first = blocks.size();
+    if (one_size_) {
+      blocks.insert(blocks.end(), part.blocks.begin(), part.blocks.end());
+    } else {  // rows one by one: elements of unlike size must not merge
+      for (const Block& row : merge(part.blocks)) blocks.push_back(row);
+    }
+    retarget(std::span(blocks).subspan(first), element_bytes, start);
   }
 
   // The chunk that was in the place of another before, and whether that was in the last run.
@@ -161,30 +168,44 @@ class NodePushes {
     }
   }
 
-  // The sum of the node of a block of an owner.
+  // The sum of the node of a block of an owner, for `write_sums`.
   constexpr void sum_node(Block block, index_t c, index_t owner, const Address& target) {
     Address pieces = addresses_.piece(c, owner);
     pieces.offset += block.target / 4 * collective().inbox.element_bytes;
     block.kind = kernel(static_cast<Element>(block.kind), Finish::partial, mesh_.ranks_per_node);
     block.target += target.offset;
-    plan_.op([&](PlanBuilder& p) {
-      p.reduce(sum_, local_, block, of({Space::gradients, 0, 0}, block), of(target.place, block),
-               {of(pieces.place, block), pieces.offset});
-    });
+    sums_.push_back({block,
+                     of({Space::gradients, 0, 0}, block),
+                     of(target.place, block),
+                     {of(pieces.place, block), pieces.offset},
+                     collective().inbox.element_bytes,
+                     local_});
   }
 
-  // A sum on the lane of additions, of a block whose source and target are inside the part of an owner: of one input,
-  // or with others at `others`, where they lie as the source does.
+  // A sum over nodes, for `write_sums`, of a block whose source and target are inside the part of an owner: of one
+  // input, or with others at `others`, where they lie as the source does.
   constexpr void add(Block block, std::uint8_t kernel, const Address& source, const Address& target,
                      index_t position = 0, const Address& others = {{Space::partials, 0, 0}, 0}) {
+    const Kernel& adds = collective().kernels[kernel];
+    const index_t element = adds.inputs > 1 ? static_cast<index_t>(size_bytes(adds.input)) : 0;
     const index_t inside = block.source;
     block.kind = kernel;
     block.source += source.offset;
     block.target += target.offset;
-    plan_.op([&](PlanBuilder& p) {
-      p.reduce(add_, position, block, of(source.place, block), of(target.place, block),
-               {of(others.place, block), others.offset + inside});
-    });
+    sums_.push_back({block,
+                     of(source.place, block),
+                     of(target.place, block),
+                     {of(others.place, block), others.offset + inside},
+                     element,
+                     position});
+  }
+
+  // Writes the sums that have been named since the last time; they must not depend on each other.
+  constexpr void write_sums(LaneIndex lane) {
+    for (const RowSum& sum : in_rows(sums_)) {
+      plan_.op([&](PlanBuilder& p) { p.reduce(lane, sum.position, sum.block, sum.source, sum.target, sum.others); });
+    }
+    sums_.clear();
   }
 
   // Gradients are free when the pushes are done, too.
@@ -238,7 +259,8 @@ class NodePushes {
   LaneIndex sum_{};
   LaneIndex add_{};
   Mark start_ = MarkedPlan::none;
-  std::vector<Mark> ready_;  // of each chunk that this rank sums: its sums are there
+  std::vector<Mark> ready_;   // of each chunk that this rank sums: its sums are there
+  std::vector<RowSum> sums_;  // that are not written yet
 };
 
 }  // namespace tide::detail

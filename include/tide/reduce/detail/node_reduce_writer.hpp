@@ -95,24 +95,31 @@ class NodeReduceWriter : NodePushes {
     if (!in_slot() || rails_.size() == 1) plan_.wait(sum_, start_);
     if (!in_slot()) await_place(c);
     await_pieces(c);
-    for (index_t position = 0; position < mesh_.nodes; ++position) {
-      const index_t owner = messages_.owner_at(position);
-      for (const Block& block : merge(part(c, owner).blocks)) {
-        places().leaf_bytes > 0 ? pack(block, c, position) : sum_node(block, c, owner, addresses_.sum(c, position));
-      }
-    }
+    places().leaf_bytes > 0 ? pack(c) : sum_nodes(c);
     ready_[static_cast<std::size_t>(c)] = plan_.mark(sum_);
     give_pieces_back(c);
   }
 
+  constexpr void sum_nodes(index_t c) {
+    for (index_t position = 0; position < mesh_.nodes; ++position) {
+      const index_t owner = messages_.owner_at(position);
+      for (const Block& block : merge(part(c, owner).blocks)) sum_node(block, c, owner, addresses_.sum(c, position));
+    }
+    write_sums(sum_);
+  }
+
   // A node of one rank packs its gradients: so they are free early, and cross in few puts.
-  constexpr void pack(const Block& block, index_t c, index_t position) {
-    const Address target = addresses_.leaf(c, position);
-    std::vector<Block> packed{block};
-    retarget(packed, places().leaf_bytes, target.offset);
-    plan_.op([&](PlanBuilder& p) {
-      p.copy(sum_, plan_.rank(), Space::gradients, target.place.space, packed.front(), target.place.instance);
-    });
+  constexpr void pack(index_t c) {
+    std::vector<Block> blocks;
+    for (index_t position = 0; position < mesh_.nodes; ++position) {
+      append_owner(blocks, part(c, messages_.owner_at(position)), places().leaf_bytes,
+                   addresses_.leaf(c, position).offset);
+    }
+    const Place target = addresses_.leaf(c, 0).place;
+    for (const Block& block : merge(blocks)) {
+      plan_.op(
+          [&](PlanBuilder& p) { p.copy(sum_, plan_.rank(), Space::gradients, target.space, block, target.instance); });
+    }
   }
 
   // Puts of a round, when what they send has been summed and the place where it lands has been left.
@@ -162,11 +169,13 @@ class NodeReduceWriter : NodePushes {
         for (Block block : sum_blocks(part(c, messages_.owner_at(m.position + i)))) {
           block.target = block.target / 4 * places().wire_bytes;
           block.target_pitch = block.target_pitch / 4 * places().wire_bytes;
+          block.target_width = block.target_width / 4 * places().wire_bytes;
           add(block, kernel_index(collective(), narrow), addresses_.sum(c, m.position + i),
               addresses_.rounded(c, m.position + i));
         }
       }
     }
+    write_sums(add_);
     return plan_.mark(add_);
   }
 
@@ -189,16 +198,29 @@ class NodeReduceWriter : NodePushes {
     if (!arrive(round, c)) return;
     await_ready(round, c);
     await_partials(c);
+    for_each_landing(round, c, [&](const NodeMessage& m, index_t position, const Address& landed) {
+      widen(m, c, position, landed);
+    });
+    write_sums(add_);
+    for_each_landing(round, c, [&](const NodeMessage& m, index_t position, const Address& landed) {
+      add_owner(m, c, position, landed);
+    });
+    write_sums(add_);
+    plan_.place(round.added[at], add_);
+    ready_[at] = round.added[at];
+  }
+
+  // Calls f(message, position, where) for each owner whose sum has landed in a round.
+  template <class F>
+  constexpr void for_each_landing(const NodeRound& round, index_t c, F f) const {
     for (const NodeMessage& m : round.messages) {
       const NodeMessages::Span span = messages_.span(m, chunk(c));
       for (index_t i = span.first; i < span.last && m.to == node_; ++i) {
         Address landed = addresses_.landing(c, m.landing);
         landed.offset += i * addresses_.spacing(c) * addresses_.crossing_bytes(m.sum);
-        add_owner(m, c, m.position + i, landed);
+        f(m, m.position + i, landed);
       }
     }
-    plan_.place(round.added[at], add_);
-    ready_[at] = round.added[at];
   }
 
   // Direct exchange: the own sum and those of all other nodes, in one.
@@ -214,46 +236,50 @@ class NodeReduceWriter : NodePushes {
       for (index_t n = 0; n + 1 < mesh_.nodes && places().rounds(); ++n) {
         widen_wire(c, node_, addresses_.landing(c, n), addresses_.widened(c, n));
       }
-      std::vector<Block> blocks;
-      if (leaves) blocks = leaf_blocks(c, node_);
-      if (!leaves) blocks = sum_blocks(part(c, node_));
-      for (const Block& block : blocks) {
+      write_sums(add_);
+      for (const Block& block : added_blocks(leaves, c, node_)) {
         const Element element = leaves ? static_cast<Element>(block.kind) : Element::f32;
         add(block, kernel(element, collective().finish, mesh_.nodes),
             leaves ? addresses_.leaf(c, node_) : addresses_.sum(c, node_), output(c), node_,
             places().rounds() ? addresses_.widened(c, 0) : addresses_.landing(c, 0));
       }
+      write_sums(add_);
     }
     for (NodeRound& round : rounds_) plan_.place(round.added[static_cast<std::size_t>(c)], add_);
   }
 
-  // Doubling: the sum of another subtree for one owner, which has landed at `other`, added to the own.
-  constexpr void add_owner(const NodeMessage& m, index_t c, index_t position, Address other) {
+  // Doubling: whether two leaves are added, which no one needs in f32.
+  [[nodiscard]] constexpr bool adds_leaves(const NodeMessage& m) const {
+    return addresses_.is_leaf(messages_.sibling(m.sum)) && addresses_.is_leaf(m.sum);
+  }
+
+  // Doubling: brings both sums for an owner to f32, where they are not.
+  constexpr void widen(const NodeMessage& m, index_t c, index_t position, const Address& landed) {
+    if (adds_leaves(m)) return;
     const index_t owner = messages_.owner_at(position);
-    const NodeRange own = messages_.sibling(m.sum);
+    if (addresses_.is_leaf(messages_.sibling(m.sum))) {
+      widen_leaf(c, owner, addresses_.leaf(c, position), addresses_.sum(c, position));
+    }
+    if (addresses_.is_leaf(m.sum)) {
+      widen_leaf(c, owner, landed, addresses_.widened(c, position));
+    } else if (places().rounds()) {
+      widen_wire(c, owner, landed, addresses_.widened(c, position));
+    }
+  }
+
+  // Doubling: the sum of another subtree for one owner, added to the own.
+  constexpr void add_owner(const NodeMessage& m, index_t c, index_t position, const Address& landed) {
+    const index_t owner = messages_.owner_at(position);
+    const bool leaves = adds_leaves(m);
     const bool ends = owner == node_ && m.round == messages_.rounds();
     const Finish finish = ends ? collective().finish : Finish::partial;
-    const index_t own_position = m.sum.first < own.first ? 1 : 0;
+    const index_t own_position = m.sum.first < messages_.sibling(m.sum).first ? 1 : 0;
     const Address sum = addresses_.sum(c, position);
-    const Address target = ends ? output(c) : sum;
-    const Address widened = addresses_.widened(c, position);
-    if (addresses_.is_leaf(own) && addresses_.is_leaf(m.sum)) {
-      for (const Block& block : leaf_blocks(c, owner)) {
-        const std::uint8_t adds = kernel(static_cast<Element>(block.kind), finish, 2);
-        add(block, adds, addresses_.leaf(c, position), target, own_position, other);
-      }
-      return;
-    }
-    if (addresses_.is_leaf(own)) widen_leaf(c, owner, addresses_.leaf(c, position), sum);
-    if (addresses_.is_leaf(m.sum)) {
-      widen_leaf(c, owner, other, widened);
-      other = widened;
-    } else if (places().rounds()) {
-      widen_wire(c, owner, other, widened);
-      other = widened;
-    }
-    for (const Block& block : sum_blocks(part(c, owner))) {
-      add(block, kernel(Element::f32, finish, 2), sum, target, own_position, other);
+    const bool widened = !leaves && (addresses_.is_leaf(m.sum) || places().rounds());
+    for (const Block& block : added_blocks(leaves, c, owner)) {
+      const Element element = leaves ? static_cast<Element>(block.kind) : Element::f32;
+      add(block, kernel(element, finish, 2), leaves ? addresses_.leaf(c, position) : sum, ends ? output(c) : sum,
+          own_position, widened ? addresses_.widened(c, position) : landed);
     }
   }
 
@@ -352,6 +378,12 @@ class NodeReduceWriter : NodePushes {
       block.source_pitch = block.target_pitch / 4 * places().leaf_bytes;
     }
     return merged(blocks, one_size_, false);
+  }
+
+  // What is added for an owner: leaves, or sums in f32.
+  [[nodiscard]] constexpr std::vector<Block> added_blocks(bool leaves, index_t c, index_t owner) const {
+    if (leaves) return leaf_blocks(c, owner);
+    return sum_blocks(part(c, owner));
   }
 
   bool direct_;

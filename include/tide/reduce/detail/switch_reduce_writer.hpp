@@ -110,6 +110,7 @@ class SwitchReduceWriter : NodePushes {
       const Address target = node == node_ ? place(c) : addresses_.sum(c, position(node));
       for (const Block& block : merge(part(c, node).blocks)) sum_node(block, c, node, target);
     }
+    write_sums(sum_);
     ready_[static_cast<std::size_t>(c)] = plan_.mark(sum_);
     give_pieces_back(c);
   }
@@ -180,6 +181,7 @@ class SwitchReduceWriter : NodePushes {
     for (const Block& block : sum_blocks(chunk.owners[static_cast<std::size_t>(node_)])) {
       add(block, kernel, row(c, local_, 0), {{Space::output, 0, 0}, chunk.begin}, 0, row(c, local_, 1));
     }
+    write_sums(add_);
     plan_.place(added_[static_cast<std::size_t>(c)], add_);
   }
 
