@@ -450,7 +450,8 @@ int verify(const Args& args) {
     progress.say("reading " + printable(*path));
     all.push_back(judge(read_plan_file(*path), progress));
   } else {
-    const PlanChoices choices = parse_choices(args);
+    PlanChoices choices = parse_choices(args);
+    choices.proved = true;
     FileModel model = choose_model(args);
     for (const FileUnit& unit : chosen_units(args, model)) {
       const bool known = std::any_of(all.begin(), all.end(), [&](const Judged& judged) {

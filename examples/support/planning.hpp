@@ -37,11 +37,19 @@ struct PlanChoices {
   tide::index_t inbox_bytes = 64 << 20;
   tide::RailRules rails{};                             ///< of a gather over nodes
   tide::Exchange exchange = tide::Exchange::doubling;  ///< of a reduce over nodes; in_switch is that of SwitchReducer
+  bool proved = false;                                 ///< by verify, which follows every row
 };
 
-/// About how many bytes it takes to write and prove the plans of all ranks: those of each op, and, in a reduce over
-/// nodes, of each row, since every owner's part of what a rank pushes is followed on its own.
-[[nodiscard]] inline double planning_bytes(const tide::Collective& collective, const PlanChoices& choices) {
+/// The most rows that verify follows.
+inline constexpr tide::index_t most_proved_rows = tide::index_t{1} << 27;
+
+/// What plans are, about.
+struct PlanSize {
+  tide::index_t ops = 0;   ///< of a rank
+  tide::index_t rows = 0;  ///< that a rank pushes in a reduce over nodes: each owner's part is one
+};
+
+[[nodiscard]] inline PlanSize plan_size(const tide::Collective& collective, const PlanChoices& choices) {
   using tide::index_t;
   const index_t ranks = collective.ranks();
   const tide::MeshShape mesh = collective.layout.mesh;
@@ -52,30 +60,36 @@ struct PlanChoices {
       static_cast<index_t>(tide::coalesce(collective.layout.blocks(tide::Rank{0}, source, target)).size());
   index_t rounds = 0;
   while ((index_t{1} << rounds) < mesh.nodes) ++rounds;
-  index_t ops = blocks * ranks;  // of a rank
-  index_t rows = 0;
+  PlanSize size{blocks * ranks, 0};
   if (!gather) {
     const index_t output = collective.layout.max_bytes(tide::Buffer::output) / 4;
     const index_t chunks = tide::ceil_div(output, std::max<index_t>(1, collective.inbox.chunk_elements));
-    ops += 5 * chunks * ranks;
+    size.ops += 5 * chunks * ranks;
     if (mesh.nodes > 1) {  // to each local peer, a sum for each owner, rounds
       if (choices.exchange != tide::Exchange::doubling) rounds = mesh.nodes;
-      ops = chunks * (5 * mesh.ranks_per_node + 8 * rounds) + (chunks + blocks) * mesh.nodes;
-      rows = (chunks + blocks) * ranks;
+      size.ops = chunks * (5 * mesh.ranks_per_node + 8 * rounds) + (chunks + blocks) * mesh.nodes;
+      size.rows = (chunks + blocks) * ranks;
     }
   } else if (mesh.nodes > 1) {  // rounds of chunks, spread to the peers of a node
     const index_t chunks = tide::ceil_div(collective.layout.max_bytes(tide::Buffer::shards), choices.rails.chunk_bytes);
-    ops = (blocks * (1 + rounds) + 4 * rounds * chunks) * mesh.ranks_per_node;
+    size.ops = (blocks * (1 + rounds) + 4 * rounds * chunks) * mesh.ranks_per_node;
   }
-  return static_cast<double>(ranks) * (128.0 * static_cast<double>(ops) + 116.0 * static_cast<double>(rows));
+  return size;
 }
 
-/// Refuses to write plans that would not fit into this machine's memory.
+/// Refuses to write plans that would not fit into this machine's memory, or that could not be proved.
 /// @throws tide::Error (Errc::capacity)
 inline void require_memory(const tide::Collective& collective, const std::string& group, const PlanChoices& choices) {
   using tide::index_t;
   const index_t ranks = collective.ranks();
-  const double needed = planning_bytes(collective, choices);
+  const PlanSize size = plan_size(collective, choices);
+  if (choices.proved && size.rows * ranks > most_proved_rows) {
+    tide::raise(tide::Errc::capacity, "the plans of group '" + group + "' on " + std::to_string(ranks) +
+                                          " ranks move about " + grouped(size.rows * ranks) +
+                                          " rows in a run, verify follows at most " + grouped(most_proved_rows));
+  }
+  const auto row_bytes = choices.proved ? 116.0 * static_cast<double>(size.rows) : 0.0;
+  const double needed = static_cast<double>(ranks) * (128.0 * static_cast<double>(size.ops) + row_bytes);
   const double present = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (ranks <= most_planned_ranks && needed <= present) return;
   constexpr double gib = 1 << 30;
