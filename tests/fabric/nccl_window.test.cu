@@ -40,6 +40,7 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t status) { return status == ncclInvalidUsage ? "invalid usage" : "another"; }
+const char* ncclGetLastError(ncclComm_t) { return "a word more"; }
 ncclResult_t ncclMemAlloc(void** pointer, std::size_t) {
   called("alloc");
   *pointer = script.has_memory ? memory : nullptr;
@@ -100,6 +101,7 @@ TEST_CASE("NcclWindow: a registration that is refused, or not over, is never tak
     CAPTURE(static_cast<int>(status));
     const std::string text = said({.has_windows = false, .registration = status});
     CHECK(text.find("tide::CudaFabric: ncclCommWindowRegister failed: ") == 0);
+    CHECK(text.find("; NCCL says: a word more.") != std::string::npos);
     CHECK(script.calls == "alloc window free");
   }
 }

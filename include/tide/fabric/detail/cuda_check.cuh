@@ -30,7 +30,10 @@ inline void check(CUresult status, const char* call) {
 
 inline void check(ncclResult_t status, const char* call) {
   if (status == ncclSuccess) return;
-  raise(Errc::operation, text({"tide::CudaFabric: ", call, " failed: ", ncclGetErrorString(status), "."}));
+  const char* words = ncclGetLastError(nullptr);
+  const bool says_more = words != nullptr && *words != '\0';
+  raise(Errc::operation, text({"tide::CudaFabric: ", call, " failed: ", ncclGetErrorString(status),
+                               says_more ? "; NCCL says: " : "", says_more ? words : "", "."}));
 }
 
 // Whether work is still to be done. "Not ready" is no error, and must not stay behind as the thread's last one, where
