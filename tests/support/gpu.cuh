@@ -44,8 +44,11 @@ inline std::vector<unsigned char> download(const void* from, std::size_t bytes) 
   return out;
 }
 
+// When it returns the bytes are there: a copy from pageable memory alone may be on its way yet.
 inline void upload(void* to, const std::vector<unsigned char>& bytes) {
-  if (!bytes.empty()) cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+  if (bytes.empty()) return;
+  cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+  cudaStreamSynchronize(nullptr);
 }
 
 // A rank's packed or dense buffer with the bytes that `value(parameter, element)` gives; `Bytes` writes one element.

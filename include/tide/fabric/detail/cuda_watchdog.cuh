@@ -61,7 +61,7 @@ inline void CudaFabric::watch() {
     }
     // Often all ranks are late at once, and each for another: all get a moment to say for whom. Then the lowest speaks,
     // and the others say what it said.
-    constexpr auto moment = std::chrono::milliseconds(300);
+    constexpr auto moment = std::chrono::seconds(1);
     if (late < moment + std::min<index_t>(rank_.value, 8) * std::chrono::milliseconds(60)) continue;
     hear();  // whoever was late first knows more
     const std::string reason = detail::is_busy(rescue_stream_) ? std::string() : mail_.last_reason();

@@ -16,8 +16,8 @@
 
 namespace tide::detail {
 
-// What a plan tells other ranks and its own lanes, and waits for of other ranks, in an order that says nothing of lanes.
-// Words of lanes count over runs, too, whichever variants those were.
+// What a plan tells other ranks and its own lanes, and waits for of other ranks, in an order that says nothing of
+// lanes. Words of lanes count over runs, too, whichever variants those were.
 [[nodiscard]] inline std::vector<std::array<index_t, 5>> handshake(const PlanVariant& variant) {
   const SignalWords words = variant.collective.words();
   std::vector<std::array<index_t, 5>> steps;
