@@ -28,14 +28,6 @@ inline void CudaFabric::refuse(Errc code, const std::string& text) {
   raise(code, text);
 }
 
-// Every rank gets the words of all ranks, and so comes to the same verdict.
-// What stands in for gradients that are missing from tables.
-// A kernel's first launch loads its code, which blocks the host behind unmet waits: so every kernel is launched here.
-// Collective over all ranks: whether it is good for every one of them.
-// The same verdict on all ranks: the others would wait for one that has raised.
-// What puts need, where there are several nodes: windows of both communicators over the one arena, and streams.
-// Whether this process reaches the memory of all ranks.
-// The small part of tide_doctor: what every rank sends every other on the path of plans arrives as it was sent.
 inline void CudaFabric::require_running(const char* call) {
   if (failure_.failed()) failure_.raise_it();
   if (phase_ == Phase::running) return;

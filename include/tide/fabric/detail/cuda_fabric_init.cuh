@@ -132,6 +132,7 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
   return static_cast<std::int32_t>(programs_.size()) - 1;
 }
 
+// Every rank gets the words of all ranks, and so comes to the same verdict.
 inline void CudaFabric::compare_ranks() {
   std::vector<std::uint64_t> own{static_cast<std::uint64_t>(reserved_), fingerprints_.size()};
   std::uint64_t all = 0;
@@ -162,6 +163,7 @@ inline void CudaFabric::compare_ranks() {
   }
 }
 
+// What stands in for gradients that are missing from tables.
 inline void CudaFabric::make_zeros() {
   index_t bytes = 1;
   for (const auto& program : programs_) {
@@ -175,6 +177,7 @@ inline void CudaFabric::make_zeros() {
   detail::check(cudaStreamSynchronize(init_stream_), "cudaStreamSynchronize");
 }
 
+// A kernel's first launch loads its code, which blocks the host behind unmet waits: so every kernel is launched here.
 inline void CudaFabric::load_kernels() {
   // Bulk loads came with compute capability 9.0; some GPUs since then have too little shared memory for their rings.
   int major = 0;
@@ -199,6 +202,7 @@ inline void CudaFabric::load_kernels() {
   detail::check(cudaStreamSynchronize(init_stream_), "cudaStreamSynchronize");
 }
 
+// Collective over all ranks: whether it is good for every one of them.
 inline bool CudaFabric::meet(bool is_good) {
   int good = is_good ? 1 : 0;
   int* const word = meeting_word_;
@@ -213,6 +217,7 @@ inline bool CudaFabric::meet(bool is_good) {
   return good != 0;
 }
 
+// The same verdict on all ranks: the others would wait for one that has raised.
 inline void CudaFabric::require_reach() {
   index_t missing = -1;
   for (index_t local = 0; local < mesh_.ranks_per_node; ++local) {
@@ -284,6 +289,7 @@ inline void CudaFabric::init() {
   watchdog_ = std::thread([this] { watch(); });
 }
 
+// What puts need, where there are several nodes: windows of both communicators over the one arena, and streams.
 inline void CudaFabric::open_networks() {
   std::vector<int> numbers;
   for (index_t r = 0; r < mesh_.ranks(); ++r) {
@@ -312,6 +318,7 @@ inline void CudaFabric::open_networks() {
       "cudaMemcpy");
 }
 
+// Whether this process reaches the memory of all ranks.
 inline bool CudaFabric::all_near() const noexcept {
   for (index_t r = 0; r < mesh_.ranks(); ++r) {
     if (window_.peer(r, rank_.value) == nullptr) return false;
@@ -319,6 +326,7 @@ inline bool CudaFabric::all_near() const noexcept {
   return true;
 }
 
+// The small part of tide_doctor: what every rank sends every other on the path of plans arrives as it was sent.
 inline void CudaFabric::check_paths() {
   static_cast<void>(meet(true));  // every rank has zeroed its letters
   mail_.send_greetings(init_stream_);
