@@ -144,6 +144,10 @@ class CudaFabric final : public FabricPort {
   };
   enum class Phase : std::uint8_t { building, running, closed };
 
+  // Waits on the host, with a deadline, where a queue is full.
+  [[nodiscard]] auto polls(const std::string& what) {
+    return [this, &what](detail::CudaQueue::Met met) { poll(what, std::move(met)); };
+  }
   void admit(cudaStream_t stream, index_t calls, const std::string& what);
   [[nodiscard]] CUdeviceptr word_at(const detail::CudaProgram& program, index_t rank, index_t word) const;
   [[nodiscard]] static std::uint64_t epoch(index_t value, index_t per_run, std::uint64_t run) noexcept;
@@ -163,7 +167,7 @@ class CudaFabric final : public FabricPort {
                     const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
                     cudaStream_t stream);
   void open_networks();
-  [[nodiscard]] bool all_near() const noexcept;
+  [[nodiscard]] std::vector<int> far_ranks() const;
   [[nodiscard]] int communicator_rank(index_t rank) const noexcept {
     return nodes_.in_communicator(Rank{static_cast<std::int32_t>(rank)});
   }

@@ -54,8 +54,7 @@ inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met
 
 // Before `calls` more calls on a stream.
 inline void CudaFabric::admit(cudaStream_t stream, index_t calls, const std::string& what) {
-  queues_[stream].admit(stream, static_cast<std::uint64_t>(calls),
-                        [&](detail::CudaQueue::Met met) { poll(what, std::move(met)); });
+  queues_[stream].admit(stream, static_cast<std::uint64_t>(calls), polls(what));
 }
 
 inline CUdeviceptr CudaFabric::word_at(const detail::CudaProgram& program, index_t rank, index_t word) const {
@@ -136,7 +135,6 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
   const bool two_calls = step.kind == detail::CudaStep::Kind::signal_peer && step.stages;
   const index_t ranks = mesh_.ranks_per_node;
   const detail::CudaRange part(detail::name(step.kind), step.first);
-  const auto poll_here = [&](detail::CudaQueue::Met met) { poll(program.label, std::move(met)); };
   admit(stream, step.kind == detail::CudaStep::Kind::multicast ? ranks : two_calls ? 2 : 1, program.label);
   switch (step.kind) {
     case detail::CudaStep::Kind::copy:
@@ -153,14 +151,14 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
       admit(net.stream(), detail::CudaNetwork::calls_of_put, program.label);
       const std::byte* target = locate(program, variant, rank_.value, op.target, op.target_offset, bindings);
       net.put(source(program, variant, op, bindings), op.width, communicator_rank(op.peer), target - window_.memory(),
-              stream, poll_here);
+              stream, polls(program.label));
       break;
     }
     case detail::CudaStep::Kind::signal_node: {
       detail::CudaNetwork& net = network(variant.collective.operation);
       admit(net.stream(), detail::CudaNetwork::calls_of_put, program.label);
       net.signal(epoch(op.value(), op.per_run(), run), communicator_rank(op.peer),
-                 program.places.signals + 8 * op.word(), stream, poll_here);
+                 program.places.signals + 8 * op.word(), stream, polls(program.label));
       break;
     }
     case detail::CudaStep::Kind::signal_own:
@@ -220,7 +218,7 @@ inline void CudaFabric::wait_for_ranks(detail::CudaProgram& program, const detai
   if (!landings_.empty()) {
     detail::CudaNetwork& net = network(variant.collective.operation);
     admit(net.stream(), static_cast<index_t>(2 * landings_.size()), program.label);
-    net.await(landings_, [&](detail::CudaQueue::Met met) { poll(program.label, std::move(met)); });
+    net.await(landings_, polls(program.label));
   }
   if (count > 0) detail::check(cuStreamBatchMemOp(stream, count, waits.data(), 0), "cuStreamBatchMemOp");
 }

@@ -261,12 +261,12 @@ inline void CudaFabric::init() {
   open_networks();
   require_reach();
   mail_.open(window_, mail, mesh_.ranks(), rank_.value, init_stream_);
-  if (!all_near()) {
+  if (const std::vector<int> far = far_ranks(); !far.empty()) {
     if (communicators_->mail() == nullptr) {
       raise(Errc::argument,
             "tide::CudaCommunicators: ranks on several machines need a third communicator, for letters.");
     }
-    mail_.reach_far(window_, communicators_->mail(), nodes_);
+    mail_.reach_far(window_, communicators_->mail(), far);
   }
   check_paths();
   for (const auto& program : programs_) {
@@ -292,16 +292,11 @@ inline void CudaFabric::init() {
 // What puts need, where there are several nodes: windows of both communicators over the one arena, and streams.
 inline void CudaFabric::open_networks() {
   std::vector<int> numbers;
-  for (index_t r = 0; r < mesh_.ranks(); ++r) {
-    numbers.push_back(nodes_.in_communicator(Rank{static_cast<std::int32_t>(r)}));
-  }
+  for (index_t r = 0; r < mesh_.ranks(); ++r) numbers.push_back(communicator_rank(r));
   window_.renumber(numbers);
   if (mesh_.nodes == 1) return;
   if (no_puts_.empty()) {
-    std::vector<int> far;
-    for (std::size_t r = 0; r < numbers.size(); ++r) {
-      if (window_.peer(static_cast<index_t>(r), rank_.value) == nullptr) far.push_back(numbers[r]);
-    }
+    const std::vector<int> far = far_ranks();
     const ncclComm_t reduce = communicators_->reduce();
     network(Operation::gather).open(window_, window_.window_of(gather_), gather_, numbers.size(), network_words_, far);
     network(Operation::reduce)
@@ -318,12 +313,13 @@ inline void CudaFabric::open_networks() {
       "cudaMemcpy");
 }
 
-// Whether this process reaches the memory of all ranks.
-inline bool CudaFabric::all_near() const noexcept {
+// The ranks whose memory this process does not reach, in the communicator.
+inline std::vector<int> CudaFabric::far_ranks() const {
+  std::vector<int> far;
   for (index_t r = 0; r < mesh_.ranks(); ++r) {
-    if (window_.peer(r, rank_.value) == nullptr) return false;
+    if (window_.peer(r, rank_.value) == nullptr) far.push_back(communicator_rank(r));
   }
-  return true;
+  return far;
 }
 
 // The small part of tide_doctor: what every rank sends every other on the path of plans arrives as it was sent.

@@ -15,9 +15,8 @@
 #pragma once
 
 #include <tide/fabric/detail/cuda_check.cuh>   // check, is_busy
-#include <tide/fabric/detail/cuda_nodes.cuh>   // CudaNodes
 #include <tide/fabric/detail/host_state.hpp>   // Failure
-#include <tide/fabric/detail/nccl_puts.cuh>    // nccl_put, nccl_wait
+#include <tide/fabric/detail/nccl_puts.cuh>    // nccl_put_to_each
 #include <tide/fabric/detail/nccl_window.cuh>  // NcclWindow
 
 #include <algorithm>
@@ -62,13 +61,12 @@ class CudaMail {
     check(cudaMemsetAsync(letters(own), 0, count * sizeof(CudaLetter), stream), "cudaMemsetAsync");
   }
 
-  // Makes the letters of ranks whose memory this one does not reach come by puts. Collective over the communicator.
-  void reach_far(NcclWindow& window, ncclComm_t communicator, const CudaNodes& nodes) {
+  // Makes letters go by puts to ranks whose memory this one does not reach. Collective over the communicator.
+  // @param far  those ranks, in the communicator
+  void reach_far(NcclWindow& window, ncclComm_t communicator, const std::vector<int>& far) {
     communicator_ = communicator;
     far_window_ = window.register_on(communicator);
-    for (index_t r = 0; r < ranks_; ++r) {
-      if (window.peer(r, own_) == nullptr) far_.push_back(nodes.in_communicator(Rank{static_cast<std::int32_t>(r)}));
-    }
+    far_ = far;
     check(cudaStreamCreateWithFlags(&far_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     check(cudaEventCreateWithFlags(&written_, cudaEventDisableTiming), "cudaEventCreate");
   }
@@ -99,9 +97,7 @@ class CudaMail {
   // Waits, on the stream of what goes to other machines, for a greeting or closing letter from each of their ranks.
   void await_far() {
     if (far_.empty()) return;
-    std::vector<NcclWait> from;
-    for (const int rank : far_) from.emplace_back(1, rank);
-    check(nccl_wait(from, communicator_, far_stream_), "ncclWaitSignal");
+    check(nccl_wait_for_each(far_, communicator_, far_stream_), "ncclWaitSignal");
   }
 
   // The first rank whose greeting did not arrive as it was sent; -1 if all did. Takes the letters away.
@@ -235,14 +231,8 @@ class CudaMail {
     const std::size_t at = static_cast<std::size_t>(own_) * sizeof(CudaLetter);
     cudaEventRecord(written_, stream);
     cudaStreamWaitEvent(far_stream_, written_);
-    ncclResult_t first = ncclGroupStart();
-    for (const int rank : far_) {
-      const ncclResult_t put = nccl_put(letters(own_) + at, sizeof(CudaLetter), rank, far_window_,
-                                        static_cast<std::size_t>(offset_) + at, signal, communicator_, far_stream_);
-      if (first == ncclSuccess) first = put;
-    }
-    const ncclResult_t ended = ncclGroupEnd();
-    return first == ncclSuccess ? ended : first;
+    return nccl_put_to_each(far_, letters(own_) + at, sizeof(CudaLetter), far_window_,
+                            static_cast<std::size_t>(offset_) + at, signal, communicator_, far_stream_);
   }
 
   const NcclWindow* window_ = nullptr;

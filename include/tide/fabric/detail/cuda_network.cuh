@@ -25,7 +25,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -35,8 +34,6 @@ namespace tide::detail {
 
 class CudaNetwork {
  public:
-  using Met = std::function<bool()>;
-
   // What a rank of another node has put and is waited for: so many puts, and what their word then is.
   struct Landing {
     int peer = 0;  // in the communicator
@@ -130,17 +127,10 @@ class CudaNetwork {
   // put has landed here. A put that is over at its sender need not have.
   void part() {
     if (far_.empty()) return;
-    waits_.clear();
-    ncclResult_t first = ncclGroupStart();
-    for (const int rank : far_) {
-      const ncclResult_t put = nccl_put(staging_, 8, rank, window_, static_cast<std::size_t>(farewell_),
-                                        nccl_data_signal, communicator_, stream_);
-      if (first == ncclSuccess) first = put;
-      waits_.emplace_back(1, rank);
-    }
-    const ncclResult_t ended = ncclGroupEnd();
-    check(first == ncclSuccess ? ended : first, "ncclPutSignal");
-    check(nccl_wait(waits_, communicator_, stream_), "ncclWaitSignal");
+    check(nccl_put_to_each(far_, staging_, 8, window_, static_cast<std::size_t>(farewell_), nccl_data_signal,
+                           communicator_, stream_),
+          "ncclPutSignal");
+    check(nccl_wait_for_each(far_, communicator_, stream_), "ncclWaitSignal");
   }
 
   // What the stream cannot get over, if there is such a thing and it does not wait for a lane. From any thread.

@@ -57,6 +57,25 @@ inline ncclResult_t nccl_wait(std::vector<NcclWait>&, ncclComm_t, cudaStream_t) 
 
 #endif
 
+// The same bytes to the same place of each rank, in one group: its puts do not wait for each other.
+inline ncclResult_t nccl_put_to_each(const std::vector<int>& ranks, const void* from, std::size_t bytes,
+                                     ncclWindow_t window, std::size_t offset, int signal, ncclComm_t communicator,
+                                     cudaStream_t stream) {
+  ncclResult_t first = ncclGroupStart();
+  for (const int rank : ranks) {
+    const ncclResult_t put = nccl_put(from, bytes, rank, window, offset, signal, communicator, stream);
+    if (first == ncclSuccess) first = put;
+  }
+  const ncclResult_t ended = ncclGroupEnd();  // after an error, too: a group must not stay open
+  return first == ncclSuccess ? ended : first;
+}
+// One arrival from each rank.
+inline ncclResult_t nccl_wait_for_each(const std::vector<int>& ranks, ncclComm_t communicator, cudaStream_t stream) {
+  std::vector<NcclWait> waits;
+  for (const int rank : ranks) waits.emplace_back(1, rank);
+  return nccl_wait(waits, communicator, stream);
+}
+
 // What NCCL finds: ranks that reach each other's memory are a node, and come one after the other.
 struct NcclFindings {
   index_t ranks = 1;
