@@ -8,6 +8,7 @@
 #include "table.hpp"
 
 #include <tide/plan/kernels.hpp>
+#include <tide/plan/verify.hpp>  // most_rows
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/ring.hpp>
 #include <tide/reduce/switch_reducer.hpp>
@@ -39,9 +40,6 @@ struct PlanChoices {
   tide::Exchange exchange = tide::Exchange::doubling;  ///< of a reduce over nodes; in_switch is that of SwitchReducer
   bool proved = false;                                 ///< by verify, which follows every row
 };
-
-/// The most rows that verify follows.
-inline constexpr tide::index_t most_proved_rows = tide::index_t{1} << 27;
 
 /// What plans are, about.
 struct PlanSize {
@@ -83,10 +81,10 @@ inline void require_memory(const tide::Collective& collective, const std::string
   using tide::index_t;
   const index_t ranks = collective.ranks();
   const PlanSize size = plan_size(collective, choices);
-  if (choices.proved && size.rows * ranks > most_proved_rows) {
+  if (choices.proved && size.rows * ranks > tide::most_rows) {
     tide::raise(tide::Errc::capacity, "the plans of group '" + group + "' on " + std::to_string(ranks) +
                                           " ranks move about " + grouped(size.rows * ranks) +
-                                          " rows in a run, verify follows at most " + grouped(most_proved_rows));
+                                          " rows in a run, verify follows at most " + grouped(tide::most_rows));
   }
   const auto row_bytes = choices.proved ? 116.0 * static_cast<double>(size.rows) : 0.0;
   const double needed = static_cast<double>(ranks) * (128.0 * static_cast<double>(size.ops) + row_bytes);
