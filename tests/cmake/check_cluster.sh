@@ -4,33 +4,11 @@
 # tests/support/cluster without NCCL and without a GPU: what each rank finds in its environment, the exit codes, and
 # what it says when it is called wrongly.
 
-set -uo pipefail
-cluster=$(cd "$(dirname "$0")/../support" && pwd)/cluster
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+support=$(cd "$(dirname "$0")/../support" && pwd)
+source "$support/program.sh" "$support" cluster
 mkdir stand_in
 touch stand_in/libgdrapi.so # nothing here opens it
 export TIDE_GDR_STAND_IN=stand_in LD_LIBRARY_PATH=/elsewhere NCCL_NVLS_ENABLE=2 NCCL_GDRCOPY_USE_INTERNAL_DMABUF=1
-failures=0
-
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
-
-# expect CODE WORDS ARGUMENTS...: the exit code, and words on standard error (none for '').
-expect() {
-  local code=$1 words=$2 got=0
-  shift 2
-  bash "$cluster" "$@" >out.txt 2>err.txt || got=$?
-  [[ $got -eq $code ]] || fail "exit code $got instead of $code: cluster $*: $(cat err.txt)"
-  if [[ -z $words ]]; then
-    [[ ! -s err.txt ]] || fail "words on standard error: cluster $*: $(cat err.txt)"
-  else
-    grep -qF -- "$words" err.txt || fail "no '$words' on standard error: cluster $*: $(cat err.txt)"
-  fi
-}
 
 # Nodes of two ranks: 0 0 1 1 2 2.
 expect 0 '' 3x2 bash -c 'echo $TIDE_RANK of $TIDE_WORLD, $TIDE_NODES nodes, $NCCL_HOSTID'
@@ -66,4 +44,4 @@ grep -q 'usage: cluster NODESxRANKS PROGRAM' out.txt || fail "--help: $(cat out.
 TIDE_GDR_STAND_IN=nowhere expect 1 "TIDE_GDR_STAND_IN is 'nowhere', and there is no libgdrapi.so in it" 1x1 true
 TIDE_GDR_STAND_IN='' CXX=no-compiler expect 1 "no C++ compiler 'no-compiler'" 1x1 true
 
-[[ $failures -eq 0 ]]
+verdict

@@ -22,15 +22,8 @@ using namespace tide_test;
 TEST_CASE("CudaFabric: a rank whose process ends mid-step is named by the others, who end within their deadline") {
   int devices = 0;
   REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
-  int nccl = 0;
-  REQUIRE(ncclGetVersion(&nccl) == ncclSuccess);
+  CudaProcess::skip_unless_ranks_fit(devices);
   const index_t n = CudaProcess::world();
-  if (n > devices && nccl < NCCL_VERSION(2, 32, 0)) {
-    std::printf("skipped: %d ranks need as many GPUs, or NCCL 2.32 for several on one; there are %d, with NCCL %s\n",
-                static_cast<int>(n), devices, tide::detail::nccl_version_text(nccl).c_str());
-    std::fflush(stdout);
-    std::_Exit(77);
-  }
   constexpr std::chrono::seconds deadline{2};
   const index_t lost = n - 1;
   const fabric_suite::Block layout({1, n});

@@ -122,19 +122,13 @@ void reduces(const CudaProcess& process, const std::vector<Element>& elements, V
 // First of all: what every other case needs.
 TEST_CASE("CudaFabric: nodes are those that were asked for, or that NCCL finds") {
   int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
-    std::fflush(stdout);
-    std::_Exit(77);
-  }
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) CudaProcess::skip("no GPU");
   int nccl = 0;
   REQUIRE(ncclGetVersion(&nccl) == ncclSuccess);
   if (nccl < NCCL_VERSION(2, 32, 0) || NCCL_VERSION_CODE < NCCL_VERSION(2, 32, 0)) {
-    std::printf("skipped: several ranks on a GPU, and puts on one host, need NCCL 2.32; compiled with %s, loaded %s\n",
-                tide::detail::nccl_version_text(NCCL_VERSION_CODE).c_str(),
-                tide::detail::nccl_version_text(nccl).c_str());
-    std::fflush(stdout);
-    std::_Exit(77);
+    CudaProcess::skip("several ranks on a GPU, and puts on one host, need NCCL 2.32; compiled with " +
+                      tide::detail::nccl_version_text(NCCL_VERSION_CODE) + ", loaded " +
+                      tide::detail::nccl_version_text(nccl));
   }
   check(ranks(), [](tide::CudaFabric& fabric) {
     std::string wrong = fabric.lacks(tide::Capability::puts);

@@ -158,19 +158,8 @@ std::vector<std::string> refused(index_t odd, const Bad& bad, const Good& good) 
 // First of all: what every other case needs.
 TEST_CASE("CudaCommunicators: processes meet at NCCL_COMM_ID, each as the rank that it was told") {
   int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
-    std::fflush(stdout);
-    std::_Exit(77);
-  }
-  int nccl = 0;
-  REQUIRE(ncclGetVersion(&nccl) == ncclSuccess);
-  if (CudaProcess::world() > devices && nccl < NCCL_VERSION(2, 32, 0)) {
-    std::printf("skipped: %d ranks need as many GPUs, or NCCL 2.32 for several on one; there are %d, with NCCL %s\n",
-                static_cast<int>(CudaProcess::world()), devices, tide::detail::nccl_version_text(nccl).c_str());
-    std::fflush(stdout);
-    std::_Exit(77);
-  }
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) CudaProcess::skip("no GPU");
+  CudaProcess::skip_unless_ranks_fit(devices);
   const tide::CudaCommunicators& own = CudaProcess::communicators();
   int count = 0;
   int rank = 0;

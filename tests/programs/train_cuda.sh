@@ -11,12 +11,7 @@
 
 source "$(dirname "$0")/../support/program.sh" "$1" train
 
-[[ -x $program ]] || { echo "skipped: no $name was built with cuBLAS"; exit 77; }
-"$program" --fabric cuda --unsharded --mesh 1x1 --steps 1 >out.txt 2>err.txt
-if grep -E 'needs a build with CUDA|no GPU that' err.txt; then
-  echo skipped
-  exit 77
-fi
+skip_unless_it_trains_on_a_gpu
 
 # together RANKS ARGUMENTS...: trains on as many processes; the exit code, and what they printed in ranks.txt.
 together() {

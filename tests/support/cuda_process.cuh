@@ -140,6 +140,22 @@ struct CudaProcess {
     return all;
   }
 
+  /// Ends the process as one that was skipped, and says why.
+  [[noreturn]] static void skip(const std::string& why) {
+    std::printf("skipped: %s\n", why.c_str());
+    std::fflush(stdout);
+    std::_Exit(77);
+  }
+
+  /// Skips where so many ranks find no place: each needs a GPU of its own before NCCL 2.32.
+  static void skip_unless_ranks_fit(int devices) {
+    int nccl = 0;
+    REQUIRE(ncclGetVersion(&nccl) == ncclSuccess);
+    if (world() <= devices || nccl >= NCCL_VERSION(2, 32, 0)) return;
+    skip(std::to_string(world()) + " ranks need as many GPUs, or NCCL 2.32 for several on one; there are " +
+         std::to_string(devices) + ", with NCCL " + tide::detail::nccl_version_text(nccl));
+  }
+
   template <class Program>
   void run(index_t ranks, const Program& program) const {
     REQUIRE(ranks == world());

@@ -37,6 +37,16 @@ expect() {
 # python ARGUMENTS...: a script from standard input, in which every assertion has to hold.
 python() { python3 - "$@" || fail "python check near line ${BASH_LINENO[0]}"; }
 
+# Ends the script of `train` as skipped where that was not built for GPUs, or finds none.
+skip_unless_it_trains_on_a_gpu() {
+  [[ -x $program ]] || { echo "skipped: no $name was built with cuBLAS"; exit 77; }
+  "$program" --fabric cuda --unsharded --mesh 1x1 --steps 1 >out.txt 2>err.txt
+  if grep -E 'needs a build with CUDA|no GPU that' err.txt; then
+    echo skipped
+    exit 77
+  fi
+}
+
 # What tide_doctor, which is built beside the program, says of this machine's GPUs: a number of GPUs and two versions of
 # NCCL as MAJOR*10000+MINOR*100+PATCH, compiled with and loaded; "0 0 0" where there is no GPU.
 gpus_and_nccl() {
