@@ -20,9 +20,14 @@ std::string text_of(tide::MeshShape mesh) {
 
 // Where no mesh was asked for it is one of nodes that NCCL finds: the fabric knows.
 void require_ranks(const TrainOptions& options, index_t ranks, const std::string& who) {
-  const tide::MeshShape mesh = options.training.mesh;
-  if (!options.has_mesh || mesh.ranks() == ranks) return;
-  throw UsageError("--mesh " + text_of(mesh) + " has " + std::to_string(mesh.ranks()) + " ranks, " + who + " " +
+  const Training& training = options.training;
+  const bool divides = ranks % training.replicas == 0;
+  if (options.has_mesh ? training.ranks() == ranks : divides) return;
+  const std::string wanted =
+      options.has_mesh ? "--mesh " + text_of(training.mesh) + " has " + std::to_string(training.mesh.ranks()) + " ranks"
+                       : std::string();
+  const std::string copies = training.replicas > 1 ? "--replicas is " + std::to_string(training.replicas) : "";
+  throw UsageError(wanted + (wanted.empty() || copies.empty() ? "" : ", ") + copies + ", " + who + " " +
                    std::to_string(ranks));
 }
 
@@ -34,18 +39,25 @@ tide::CudaOptions fabric_options(const TrainOptions& options) {
   return cuda;
 }
 
-// The program of one rank; `collect(kernels)` comes before the fabric closes.
-template <class Inbox, class Collect>
-void train_rank(tide::CudaFabric& fabric, const TrainOptions& options, const Collect& collect) {
+tide::CudaOptions replica_options(const TrainOptions& options) {
+  tide::CudaOptions cuda;
+  cuda.deadline = options.host.deadline;
+  return cuda;
+}
+
+// The program of one rank; `collect(kernels)` comes before fabrics close.
+template <class Chosen, class Collect, class... Replicas>
+void train_rank(const TrainOptions& options, const Collect& collect, tide::CudaFabric& fabric, Replicas&... replicas) {
   Training training = options.training;
   if (!options.has_mesh) training.mesh = fabric.mesh();
   if (fabric.mesh() != training.mesh) {
     throw UsageError("--mesh is " + text_of(training.mesh) + ", ranks are on " + text_of(fabric.mesh()));
   }
-  Trainer<CudaKernels, tide::RdmaDoublingTransport<>, Inbox> trainer(fabric, training);
+  Chosen trainer(training, fabric, replicas...);
   trainer.run();
   collect(trainer.kernels());
   fabric.close();
+  (replicas.close(), ...);
 }
 
 // Ranks are threads of this process.
@@ -54,16 +66,24 @@ Outcome train_here(const TrainOptions& options, int devices) {
   std::vector<int> all;
   for (int device = 0; device < devices; ++device) all.push_back(device);
   tide::CudaCluster cluster(all, fabric_options(options));
-  return with_inbox(options, [&]<class Inbox>() {
+  return with_trainer<CudaKernels>(options, [&]<class Chosen>() {
     Outcome outcome;
     outcome.losses.resize(all.size());
-    cluster.run([&](tide::CudaFabric& fabric) {
-      train_rank<Inbox>(fabric, options, [&](const CudaKernels& kernels) {
-        outcome.losses[static_cast<std::size_t>(fabric.rank().value)].assign(kernels.losses().begin(),
-                                                                             kernels.losses().end());
-        if (fabric.rank().value == 0) outcome.free_ahead = kernels.free_ahead();
-      });
-    });
+    const auto train = [&](index_t rank, auto&... fabrics) {
+      const auto collect = [&](const CudaKernels& kernels) {
+        outcome.losses[static_cast<std::size_t>(rank)].assign(kernels.losses().begin(), kernels.losses().end());
+        if (rank == 0) outcome.free_ahead = kernels.free_ahead();
+      };
+      train_rank<Chosen>(options, collect, fabrics...);
+    };
+    if constexpr (Chosen::replicated) {
+      const auto program = [&](tide::CudaFabric& fabric, tide::CudaFabric& replicas) {
+        train(replicas.rank().value * fabric.mesh().ranks() + fabric.rank().value, fabric, replicas);
+      };
+      cluster.run(options.training.replicas, program, replica_options(options));
+    } else {
+      cluster.run([&](tide::CudaFabric& fabric) { train(fabric.rank().value, fabric); });
+    }
     return outcome;
   });
 }
@@ -75,31 +95,43 @@ Outcome train_as_rank(const TrainOptions& options, const char* world) {
   }
   const tide::CudaCommunicators communicators = tide::CudaCommunicators::from_environment();
   check(cudaSetDevice(communicators.device()), "cudaSetDevice");
-  int count = 0;
-  check(ncclCommCount(communicators.gather(), &count), "ncclCommCount");
-  const index_t ranks = count;
+  int ranks = 0;
+  int rank = 0;
+  check(ncclCommCount(communicators.gather(), &ranks), "ncclCommCount");
+  check(ncclCommUserRank(communicators.gather(), &rank), "ncclCommUserRank");
   const index_t steps = options.training.steps;
   const CudaMemory<float> all(ranks * steps);
-  return with_inbox(options, [&]<class Inbox>() {
+  return with_trainer<CudaKernels>(options, [&]<class Chosen>() {
     Outcome outcome;
-    tide::CudaFabric fabric(communicators, fabric_options(options));
-    outcome.speaks = fabric.rank().value == 0;
-    tide::CudaStream stream = fabric.stream();
-    train_rank<Inbox>(fabric, options, [&](const CudaKernels& kernels) {
-      outcome.free_ahead = kernels.free_ahead();
-      float* const own = all.data() + fabric.rank().value * steps;
-      check(cudaMemcpyAsync(own, kernels.losses().data(), kernels.losses().size_bytes(), cudaMemcpyHostToDevice,
+    outcome.speaks = rank == 0;
+    const auto train = [&](tide::CudaFabric& fabric, auto&... replicas) {
+      tide::CudaStream stream = fabric.stream();
+      const auto collect = [&](const CudaKernels& kernels) {
+        outcome.free_ahead = kernels.free_ahead();
+        float* const own = all.data() + rank * steps;
+        check(cudaMemcpyAsync(own, kernels.losses().data(), kernels.losses().size_bytes(), cudaMemcpyHostToDevice,
+                              stream.get()),
+              "cudaMemcpyAsync");
+        check(ncclAllGather(own, all.data(), static_cast<std::size_t>(steps), ncclFloat, communicators.gather(),
                             stream.get()),
-            "cudaMemcpyAsync");
-      check(ncclAllGather(own, all.data(), static_cast<std::size_t>(steps), ncclFloat, communicators.gather(),
-                          stream.get()),
-            "ncclAllGather");
-      stream.synchronize();
-    });
-    for (index_t rank = 0; rank < ranks; ++rank) {
+              "ncclAllGather");
+        stream.synchronize();
+      };
+      train_rank<Chosen>(options, collect, fabric, replicas...);
+    };
+    if constexpr (Chosen::replicated) {
+      tide::CudaReplicas both(communicators, options.training.replicas, fabric_options(options),
+                              replica_options(options));
+      train(both.fabric(), both.replicas());
+    } else {
+      tide::CudaFabric fabric(communicators, fabric_options(options));
+      train(fabric);
+    }
+    for (index_t other = 0; other < ranks; ++other) {
       std::vector<float>& losses = outcome.losses.emplace_back(static_cast<std::size_t>(steps));
-      check(cudaMemcpy(losses.data(), all.data() + rank * steps, losses.size() * sizeof(float), cudaMemcpyDeviceToHost),
-            "cudaMemcpy");
+      check(
+          cudaMemcpy(losses.data(), all.data() + other * steps, losses.size() * sizeof(float), cudaMemcpyDeviceToHost),
+          "cudaMemcpy");
     }
     return outcome;
   });

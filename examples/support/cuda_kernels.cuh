@@ -36,9 +36,10 @@ static __global__ void add_since(index_t, const std::uint64_t* then, std::uint64
 class CudaKernels {
  public:
   /// Before `init` of the fabric: from then on nothing may be allocated, and no kernel be launched for the first time.
-  CudaKernels(tide::CudaFabric& fabric, const Training& training)
+  /// @param rank  of all ranks, whose samples it computes with
+  CudaKernels(tide::CudaFabric& fabric, const Training& training, index_t rank)
       : training_(training),
-        rank_(fabric.rank().value),
+        rank_(rank),
         compute_(fabric.stream()),
         loss_stream_(fabric.stream()),
         free_stream_(fabric.stream()),
@@ -124,6 +125,12 @@ class CudaKernels {
     layers::launch(ready_stream_.get(), layers::add_since, 1, freed, ahead_.data());
   }
 
+  /// When `ready`, copies a loss; the event says when that is done.
+  [[nodiscard]] tide::Event copy_loss(const tide::Event& ready, const float* from, float* to) {
+    loss_stream_.wait(ready);
+    check(cudaMemcpyAsync(to, from, sizeof(float), cudaMemcpyDeviceToDevice, loss_stream_.get()), "cudaMemcpyAsync");
+    return loss_stream_.record();
+  }
   /// When `ready`, keeps the global loss of this step.
   void keep_loss(const tide::Event& ready, const float* loss) {
     loss_stream_.wait(ready);

@@ -20,15 +20,22 @@ namespace layers {
   return values[0];
 }
 
-/// The sums over ranks, times `scale`: inside nodes, then over them.
-static __global__ void sum_ranks(index_t count, tide::MeshShape mesh, float* values, float scale, float* sums) {
+/// The sums over ranks: inside nodes, over them, and, each times `scale`, over replicas, whose sums are multiplied with
+/// `last`.
+static __global__ void sum_ranks(index_t count, tide::MeshShape mesh, index_t replicas, float* values, float scale,
+                                 float last, float* sums) {
   const index_t i = thread_number();
   if (i >= count) return;
   const index_t node_pitch = mesh.ranks_per_node * count;
-  for (index_t node = 0; node < mesh.nodes; ++node) {
+  const index_t replica_pitch = mesh.nodes * node_pitch;
+  for (index_t node = 0; node < replicas * mesh.nodes; ++node) {
     static_cast<void>(tree_sum(values + node * node_pitch + i, mesh.ranks_per_node, count));
   }
-  sums[i] = tree_sum(values + i, mesh.nodes, node_pitch) * scale;
+  for (index_t replica = 0; replica < replicas; ++replica) {
+    float* const at = values + replica * replica_pitch + i;
+    *at = tree_sum(at, mesh.nodes, node_pitch) * scale;
+  }
+  sums[i] = tree_sum(values + i, replicas, replica_pitch) * last;
 }
 
 }  // namespace layers
@@ -38,10 +45,10 @@ class CudaUnsharded {
   /// On the current device.
   explicit CudaUnsharded(const Training& training)
       : training_(training),
-        model_(training, 0, training.mesh.ranks(), nullptr),
-        gradients_(training.mesh.ranks() * total()),
-        widened_(training.mesh.ranks() * total()),
-        losses_(training.mesh.ranks()),
+        model_(training, 0, training.ranks(), nullptr),
+        gradients_(training.ranks() * total()),
+        widened_(training.ranks() * total()),
+        losses_(training.ranks()),
         sums_(training.steps) {
     std::vector<float> start;
     for (index_t g = 0; g < groups; ++g) {
@@ -81,13 +88,15 @@ class CudaUnsharded {
   }
 
   void train(int step) {
-    const index_t ranks = training_.mesh.ranks();
+    const index_t ranks = training_.ranks();
     layers::launch(nullptr, layers::narrow, total(), masters_.data(), whole_.data());
     for (index_t rank = 0; rank < ranks; ++rank) gradients_of(rank, step);
     layers::launch(nullptr, layers::widen, ranks * total(), gradients_.data(), widened_.data());
-    layers::launch(nullptr, layers::sum_ranks, total(), training_.mesh, widened_.data(),
-                   1.0F / static_cast<float>(ranks), reduced_.data());
-    layers::launch(nullptr, layers::sum_ranks, 1, training_.mesh, losses_.data(), 1.0F, sums_.data() + step);
+    layers::launch(nullptr, layers::sum_ranks, total(), training_.mesh, training_.replicas, widened_.data(),
+                   1.0F / static_cast<float>(training_.mesh.ranks()), 1.0F / static_cast<float>(training_.replicas),
+                   reduced_.data());
+    layers::launch(nullptr, layers::sum_ranks, 1, training_.mesh, training_.replicas, losses_.data(), 1.0F, 1.0F,
+                   sums_.data() + step);
     layers::update(nullptr, step, total(), masters_.data(), reduced_.data(), mean_.data(), square_.data());
   }
 

@@ -20,9 +20,10 @@ namespace tide_example {
 
 class HostKernels {
  public:
-  HostKernels(tide::HostFabric& fabric, const Training& training)
+  /// @param rank  of all ranks, whose samples it computes with
+  HostKernels(tide::HostFabric& fabric, const Training& training, index_t rank)
       : training_(training),
-        rank_(fabric.rank().value),
+        rank_(rank),
         compute_(fabric.stream()),
         loss_stream_(fabric.stream()),
         free_stream_(fabric.stream()),
@@ -114,6 +115,12 @@ class HostKernels {
     });
   }
 
+  /// When `ready`, copies a loss; the event says when that is done.
+  [[nodiscard]] tide::Event copy_loss(const tide::Event& ready, const float* from, float* to) {
+    loss_stream_.wait(ready);
+    loss_stream_.run([from, to] { *to = *from; });
+    return loss_stream_.record();
+  }
   /// When `ready`, keeps the global loss of this step.
   void keep_loss(const tide::Event& ready, const float* loss) {
     loss_stream_.wait(ready);

@@ -11,7 +11,7 @@
 #include "program.hpp"
 #include "unsharded.hpp"
 
-#include <tide/fabric/host_cluster.hpp>
+#include <tide/fabric/host_replicas.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 
 #include <algorithm>
@@ -30,6 +30,7 @@ Trains a small language model on generated data, sharded over ranks, and prints 
 
   --fabric host|cuda       where ranks run: threads of this process, or GPUs; host if not given
   --mesh NODESxRANKS       1x4 if not given; with GPUs and sharded, the nodes that NCCL finds
+  --replicas N             shards inside each of N replicas of the mesh, averages over them; 1 if not given
   --steps N                300 if not given
   --losses FILE            writes the global loss of each step: a hexadecimal float on a line
   --deadline-ms N          of every wait, 60000 if not given
@@ -61,10 +62,12 @@ struct Outcome {
   bool speaks = true;                        ///< whether this process prints and writes what all of them found
 };
 
+inline constexpr index_t most_ranks = 256;
+
 [[nodiscard]] inline tide::MeshShape chosen_mesh(const std::string& given) {
   const auto mesh = parse_mesh(given, tide::max_ranks, tide::max_ranks);
   if (!mesh) throw UsageError("--mesh takes NODESxRANKS, as in 2x4, not '" + given + "'");
-  if (mesh->ranks() > 256) throw UsageError("--mesh takes at most 256 ranks, not '" + given + "'");
+  if (mesh->ranks() > most_ranks) throw UsageError("--mesh takes at most 256 ranks, not '" + given + "'");
   return *mesh;
 }
 
@@ -72,6 +75,7 @@ struct Outcome {
   const Args args(argc, argv,
                   {{"--fabric", Args::value},
                    {"--mesh", Args::value},
+                   {"--replicas", Args::value},
                    {"--steps", Args::value},
                    {"--losses", Args::value},
                    {"--deadline-ms", Args::value},
@@ -85,6 +89,11 @@ struct Outcome {
   options.cuda = args.choice("--fabric", {"host", "cuda"}) == 1;
   options.has_mesh = args.has("--mesh");
   options.training.mesh = chosen_mesh(args.text("--mesh", "1x4"));
+  options.training.replicas = args.number("--replicas", 1, 1, most_ranks);
+  if (options.training.ranks() > most_ranks) {
+    throw UsageError("--replicas takes at most " + std::to_string(most_ranks / options.training.mesh.ranks()) +
+                     " of this mesh");
+  }
   options.training.steps = static_cast<int>(args.number("--steps", 300, 1, 1'000'000));
   options.training.seed = static_cast<std::uint64_t>(args.number("--seed", 1, 0, INT64_MAX));
   options.training.scribble_gradients = args.has("--scribble-gradients");
@@ -106,27 +115,43 @@ struct Outcome {
   return options;
 }
 
-/// Calls `train.operator()<Inbox>()` with the inbox that was asked for.
-template <class Train>
-[[nodiscard]] Outcome with_inbox(const TrainOptions& options, const Train& train) {
-  if (options.ring) return train.template operator()<tide::Ring<tide::Chunks<4>, tide::Bytes<(1 << 20)>>>();
-  return train.template operator()<tide::SlotReuse>();
+/// Calls `train.operator()<Chosen>()` with the Trainer of the inbox that was asked for, over replicas if there are
+/// some.
+template <class Kernels, class Train>
+[[nodiscard]] Outcome with_trainer(const TrainOptions& options, const Train& train) {
+  using Inter = tide::RdmaDoublingTransport<>;
+  using Rings = tide::Ring<tide::Chunks<4>, tide::Bytes<(1 << 20)>>;
+  using Averages = tide::Replicated<tide::UnicastTransport, tide::CopyEngineReducer<>, Inter, Rings>;
+  if (options.training.replicas > 1) {
+    if (options.ring) return train.template operator()<Trainer<Kernels, Inter, Rings, Averages>>();
+    return train.template operator()<Trainer<Kernels, Inter, tide::SlotReuse, Averages>>();
+  }
+  if (options.ring) return train.template operator()<Trainer<Kernels, Inter, Rings>>();
+  return train.template operator()<Trainer<Kernels, Inter, tide::SlotReuse>>();
 }
 
 [[nodiscard]] inline Outcome train_on_host(const TrainOptions& options) {
   if (options.unsharded) return {{Unsharded(options.training).run()}};
-  return with_inbox(options, [&]<class Inbox>() {
-    const tide::MeshShape mesh = options.training.mesh;
+  return with_trainer<HostKernels>(options, [&]<class Chosen>() {
+    const Training& training = options.training;
     Outcome outcome;
-    outcome.losses.resize(static_cast<std::size_t>(mesh.ranks()));
-    tide::HostCluster cluster(mesh, options.host);
-    cluster.run([&](tide::HostFabric& fabric) {
-      Trainer<HostKernels, tide::RdmaDoublingTransport<>, Inbox> trainer(fabric, options.training);
+    outcome.losses.resize(static_cast<std::size_t>(training.ranks()));
+    const auto train = [&](index_t rank, auto&... fabrics) {
+      Chosen trainer(training, fabrics...);
       trainer.run();
-      fabric.close();
-      outcome.losses[static_cast<std::size_t>(fabric.rank().value)] = trainer.kernels().losses();
-      if (fabric.rank().value == 0) outcome.free_ahead = trainer.kernels().free_ahead();
-    });
+      (fabrics.close(), ...);
+      outcome.losses[static_cast<std::size_t>(rank)] = trainer.kernels().losses();
+      if (rank == 0) outcome.free_ahead = trainer.kernels().free_ahead();
+    };
+    if constexpr (Chosen::replicated) {
+      tide::HostReplicas cluster(training.mesh, {1, training.replicas}, options.host);
+      cluster.run([&](tide::HostFabric& fabric, tide::HostFabric& replicas) {
+        train(replicas.rank().value * training.mesh.ranks() + fabric.rank().value, fabric, replicas);
+      });
+    } else {
+      tide::HostCluster cluster(training.mesh, options.host);
+      cluster.run([&](tide::HostFabric& fabric) { train(fabric.rank().value, fabric); });
+    }
     return outcome;
   });
 }

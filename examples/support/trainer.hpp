@@ -10,19 +10,24 @@
 #include <tide/pipeline/sharded_step.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
+#include <optional>
+
 namespace tide_example {
 
 using tide::index_t;
 
 /// What a training is asked to do.
 struct Training {
-  tide::MeshShape mesh{1, 4};
+  tide::MeshShape mesh{1, 4};  ///< of a replica
+  index_t replicas = 1;
   int steps = 300;
   std::uint64_t seed = 1;
   index_t samples = 8;  ///< of each rank and step
   bool scribble_gradients = false;
 
-  [[nodiscard]] index_t global_batch() const noexcept { return samples * mesh.ranks(); }
+  [[nodiscard]] index_t ranks() const noexcept { return replicas * mesh.ranks(); }
+  [[nodiscard]] index_t global_batch() const noexcept { return samples * ranks(); }
+  /// @param rank  of all: the first ranks are replica 0
   [[nodiscard]] toy::Batch batch(index_t rank, int step) const {
     return {seed, static_cast<std::uint64_t>(step), rank * samples, samples};
   }
@@ -47,20 +52,29 @@ using Model = tide::Parts<tide::Part<"embedding", Embedding, tide::KeepGathered>
 /// @tparam Kernels  how a rank computes, and its streams: `HostKernels`
 /// @tparam Inter    how blocks and sums cross nodes
 /// @tparam Inbox    where gradients wait: `SlotReuse` or a `Ring`
-template <class Kernels, class Inter, class Inbox>
+/// @tparam Options  of ShardedStep: `Replicated`, where ranks have a second fabric
+template <class Kernels, class Inter, class Inbox, class... Options>
 class Trainer {
   // snippet: step-type
-  using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, Inter, Inbox>;
+  using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, Inter, Inbox, Options...>;
   // end: step-type
   using Losses = tide::AllReduce<tide::Depth<1>, tide::UnicastTransport, tide::CopyEngineReducer<>, Inter>;
 
  public:
-  /// Initializes the fabric.
-  template <class Fabric>
-  Trainer(Fabric& fabric, const Training& training)
-      : step_(fabric), losses_(fabric, 1, "loss"), kernels_(fabric, training), steps_(training.steps) {
+  /// Whether ranks have a second fabric.
+  static constexpr bool replicated = Step::replicated;
+
+  /// Initializes the fabric, and that of the replicas where there is one.
+  template <class Fabric, class... Replicas>
+  Trainer(const Training& training, Fabric& fabric, Replicas&... replicas)
+      : step_(fabric, replicas...),
+        losses_(fabric, 1, "loss"),
+        kernels_(fabric, training, fabric.rank().value + (0 + ... + replicas.rank().value) * training.mesh.ranks()),
+        steps_(training.steps) {
     losses_.scale(1);
+    (over_replicas_.emplace(replicas, 1, "loss over replicas").scale(1), ...);
     fabric.init();
+    (replicas.init(), ...);
     step_.load(kernels_.compute(), [&](const auto& group) { kernels_.initialize(group); });
   }
 
@@ -89,7 +103,11 @@ class Trainer {
     kernels_.head(head, losses_.buffer());
     head.release();
     // end: step-forward
-    kernels_.keep_loss(losses_.enqueue(compute), losses_.buffer());
+    tide::Event summed = losses_.enqueue(compute);
+    if (over_replicas_) {
+      summed = over_replicas_->enqueue_after(kernels_.copy_loss(summed, losses_.buffer(), over_replicas_->buffer()));
+    }
+    kernels_.keep_loss(summed, over_replicas_ ? over_replicas_->buffer() : losses_.buffer());
 
     // snippet: step-backward
     auto head_back = step_.template backward<"head">(compute);
@@ -110,6 +128,7 @@ class Trainer {
 
   Step step_;
   Losses losses_;
+  std::optional<Losses> over_replicas_;
   Kernels kernels_;
   int steps_;
 };

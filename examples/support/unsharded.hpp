@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Training of the toy model without shards, what train is compared with: one copy of the weights; the gradients of each
-// rank's samples, narrowed as a rank would, are added along the tree of the mesh.
+// rank's samples, narrowed as a rank would, are added along the tree of the mesh, and their averages over replicas.
 
 #pragma once
 
@@ -28,7 +28,7 @@ class Unsharded {
         }
         whole.mean.resize(elements, 0.0F);
         whole.square.resize(elements, 0.0F);
-        whole.gradients.assign(static_cast<std::size_t>(training.mesh.ranks()), std::vector<tide::bf16>(elements));
+        whole.gradients.assign(static_cast<std::size_t>(training.ranks()), std::vector<tide::bf16>(elements));
       }
     }
   }
@@ -54,14 +54,17 @@ class Unsharded {
     return g <= toy::blocks ? toy::block_group.view() : toy::head_group.view();
   }
 
-  // Inside nodes, then over them.
+  // Inside nodes, over them, and, each times `scale`, over replicas, whose sum is multiplied with `last`.
   template <class Leaf>
-  [[nodiscard]] float sum(const Leaf& leaf) const {
+  [[nodiscard]] float sum(float scale, float last, const Leaf& leaf) const {
     const index_t local = training_.mesh.ranks_per_node;
-    return tide::tree_sum(0, training_.mesh.nodes, [&](index_t node) {
+    const auto node_sum = [&](index_t node) {
       return tide::tree_sum(node * local, (node + 1) * local,
                             [&](index_t r) { return leaf(static_cast<std::size_t>(r)); });
-    });
+    };
+    const index_t nodes = training_.mesh.nodes;
+    const auto replica_sum = [&](index_t r) { return tide::tree_sum(r * nodes, (r + 1) * nodes, node_sum) * scale; };
+    return tide::tree_sum(0, training_.replicas, replica_sum) * last;
   }
 
   float train(int step) {
@@ -73,18 +76,20 @@ class Unsharded {
       }
     }
     std::vector<float> losses;
-    for (index_t rank = 0; rank < training_.mesh.ranks(); ++rank) losses.push_back(gradients_of(rank, step));
-    const float scale = 1.0F / static_cast<float>(training_.mesh.ranks());
+    for (index_t rank = 0; rank < training_.ranks(); ++rank) losses.push_back(gradients_of(rank, step));
+    const float inside = 1.0F / static_cast<float>(training_.mesh.ranks());
+    const float across = 1.0F / static_cast<float>(training_.replicas);
     for (std::vector<Whole>& parameters : groups_) {
       for (Whole& whole : parameters) {
         std::vector<float> reduced(whole.master.size());
         for (std::size_t i = 0; i < reduced.size(); ++i) {
-          reduced[i] = sum([&](std::size_t rank) { return static_cast<float>(whole.gradients[rank][i]); }) * scale;
+          reduced[i] =
+              sum(inside, across, [&](std::size_t rank) { return static_cast<float>(whole.gradients[rank][i]); });
         }
         adam_.update(step, whole.master, reduced, whole.mean, whole.square);
       }
     }
-    return sum([&](std::size_t rank) { return losses[rank]; });
+    return sum(1, 1, [&](std::size_t rank) { return losses[rank]; });
   }
 
   // The loss of one rank's samples; leaves its gradients.

@@ -12,4 +12,5 @@
 #include <tide/fabric/cuda_communicators.cuh>
 #include <tide/fabric/cuda_fabric.cuh>
 #include <tide/fabric/cuda_options.cuh>
+#include <tide/fabric/cuda_replicas.cuh>
 #include <tide/fabric/cuda_stream.cuh>

@@ -27,6 +27,8 @@ expect 2 'unknown argument' 1x4
 expect 2 '--mesh takes NODESxRANKS' --mesh 4
 expect 2 '--mesh takes NODESxRANKS' --mesh 0x4
 expect 2 '--mesh takes at most 256 ranks' --mesh 17x17
+expect 2 '--replicas takes a whole number' --replicas 0
+expect 2 '--replicas takes at most 4 of this mesh' --mesh 8x8 --replicas 5
 expect 2 '--steps takes a whole number' --steps 0
 expect 2 '--steps needs a value' --steps
 expect 2 '--inbox takes one of slots, ring' --inbox heap
@@ -62,6 +64,15 @@ cmp -s whole4.txt whole2x2.txt || fail 'without shards the mesh changes a bit'
 for inbox in slots ring; do
   expect 0 '' --unsharded --mesh 3x2 --steps 60 --losses whole3x2.txt
   same whole3x2.txt --mesh 3x2 --steps 60 --inbox $inbox --net-delay-ms 1
+done
+
+# Two replicas of two ranks are added along the tree of four ranks, and their averages are exact.
+expect 0 '' --unsharded --mesh 1x2 --replicas 2 --steps 100 --seed 2 --losses whole1x2x2.txt
+cmp -s whole4.txt whole1x2x2.txt || fail 'without shards replicas change a bit'
+expect 0 '' --unsharded --mesh 3x2 --replicas 3 --steps 30 --losses whole3x2x3.txt
+for inbox in slots ring; do
+  same whole4.txt --mesh 1x2 --replicas 2 --steps 100 --seed 2 --inbox $inbox --scribble-gradients
+  same whole3x2x3.txt --mesh 3x2 --replicas 3 --steps 30 --inbox $inbox
 done
 
 # With slots, gradients never wait for the network.

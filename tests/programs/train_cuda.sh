@@ -33,10 +33,13 @@ same() {
 
 expect 2 '--net-delay-ms is for CPU ranks only' --fabric cuda --net-delay-ms 1
 expect 2 '--mesh 17x15 has 255 ranks, GPUs that this process sees: ' --fabric cuda --mesh 17x15
+expect 2 '--replicas is 251, GPUs that this process sees: ' --fabric cuda --mesh 1x1 --replicas 251
 gpus=$(sed -n 's/.*that this process sees: //p' err.txt)
 expect 3 'cannot write' --fabric cuda --unsharded --steps 2 --losses /nowhere/losses.txt
 together 2 --mesh 1x4 && fail 'a mesh of 4 ranks on 2'
 grep -qF -- '--mesh 1x4 has 4 ranks, TIDE_WORLD is 2' ranks.txt || fail "no mesh in: $(tail -c 600 ranks.txt)"
+together 2 --replicas 3 && fail '3 replicas of 2 ranks'
+grep -qF -- '--replicas is 3, TIDE_WORLD is 2' ranks.txt || fail "no replicas in: $(tail -c 600 ranks.txt)"
 
 # ---- the losses are those of CPU ranks, but for rounding
 
@@ -78,7 +81,11 @@ for inbox in slots ring; do
   runs 2 1x2 && same whole2.txt 2 --mesh 1x2 --inbox $inbox
   runs 4 1x4 && same whole4.txt 4 --mesh 1x4 --inbox $inbox --scribble-gradients
   runs 4 2x2 && same whole4.txt 4 --mesh 2x2 --inbox $inbox  # logical nodes: CudaOptions::nodes
+  # Two replicas are added along the tree of all ranks, and their averages are exact.
+  runs 4 1x2 && same whole4.txt 4 --mesh 1x2 --replicas 2 --inbox $inbox --scribble-gradients
 done
+expect 0 '' --fabric cuda --unsharded --mesh 1x2 --replicas 3 --steps 60 --losses whole1x2x3.txt
+runs 6 1x2 && same whole1x2x3.txt 6 --mesh 1x2 --replicas 3
 
 # A thread for each GPU.
 if grep -q 'cannot reach every other' doctor.txt; then

@@ -5,11 +5,14 @@
 //   tide::CudaCluster cluster{{0, 1}};
 //   cluster.run([](tide::CudaFabric& fabric) { /* the program of one rank */ });
 //
+// Or two, over replicas: cluster.run(2, [](tide::CudaFabric& fabric, tide::CudaFabric& replicas) { ... }).
+//
 // Test: tests/fabric/cuda_fabric.test.cu
 
 #pragma once
 
-#include <tide/fabric/cuda_fabric.cuh>  // CudaFabric
+#include <tide/fabric/cuda_fabric.cuh>    // CudaFabric
+#include <tide/fabric/cuda_replicas.cuh>  // CudaReplicas
 
 #include <algorithm>
 #include <exception>
@@ -32,14 +35,33 @@ class CudaCluster {
   /// Runs `program(fabric)` for each rank with its device current, and waits for all. The first error is thrown again.
   template <class F>
   void run(const F& program) {
+    start([&](const CudaCommunicators& communicators) {
+      CudaFabric fabric(communicators, options_);
+      program(fabric);
+    });
+  }
+
+  /// The same for ranks with two fabrics: `program(fabric, replicas)`, as CudaReplicas makes them.
+  /// @param across  options of the fabrics over replicas; those of the cluster are for the fabrics inside
+  template <class F>
+  void run(index_t replicas, const F& program, CudaOptions across = {}) {
+    start([&](const CudaCommunicators& communicators) {
+      CudaReplicas both(communicators, replicas, options_, across);
+      program(both.fabric(), both.replicas());
+    });
+  }
+
+ private:
+  // Calls `rank(communicators)` on a thread for each device.
+  template <class F>
+  void start(const F& rank) {
     std::vector<std::thread> threads;
     std::vector<std::exception_ptr> thrown(communicators_.size());
     for (std::size_t r = 0; r < communicators_.size(); ++r) {
       threads.emplace_back([&, r] {
         try {
           detail::check(cudaSetDevice(communicators_[r].device()), "cudaSetDevice");
-          CudaFabric fabric(communicators_[r], options_);
-          program(fabric);
+          rank(communicators_[r]);
         } catch (...) {
           thrown[r] = std::current_exception();
         }
@@ -51,7 +73,6 @@ class CudaCluster {
     }
   }
 
- private:
   std::vector<CudaCommunicators> communicators_;
   CudaOptions options_;
 };

@@ -78,13 +78,14 @@ class CudaCommunicators {
     ncclComm_t gather = nullptr;
     ncclConfig_t config = detail::nccl_configuration();
     detail::check(ncclCommInitRankConfig(&gather, world, id, rank, &config), "ncclCommInitRankConfig");
-    ncclComm_t reduce = nullptr;
-    detail::check(ncclCommSplit(gather, 0, rank, &reduce, &config), "ncclCommSplit");
-    ncclComm_t mail = nullptr;
-    if (detail::NcclFindings(gather).nodes > 1) {
-      detail::check(ncclCommSplit(gather, 0, rank, &mail, &config), "ncclCommSplit");
-    }
-    return {gather, reduce, device, mail};
+    return beside(gather, rank, device);
+  }
+
+  /// Communicators over the ranks that give the same `color`, in the order of their `key`. Collective over all ranks.
+  /// @throws Error (Errc::operation) with NCCL's words
+  [[nodiscard]] CudaCommunicators split(int color, int key) const {
+    const detail::DeviceGuard guard(device_);
+    return beside(split_of(gather_, color, key), 0, device_);
   }
 
   [[nodiscard]] ncclComm_t gather() const noexcept { return gather_; }
@@ -107,6 +108,18 @@ class CudaCommunicators {
   void abandon() const noexcept { gather_ = reduce_ = mail_ = nullptr; }
 
  private:
+  // A communicator, and beside it the others that a rank needs. Collective over it.
+  [[nodiscard]] static CudaCommunicators beside(ncclComm_t gather, int rank, int device) {
+    const ncclComm_t reduce = split_of(gather, 0, rank);
+    const bool is_far = detail::NcclFindings(gather).nodes > 1;
+    return {gather, reduce, device, is_far ? split_of(gather, 0, rank) : nullptr};
+  }
+  [[nodiscard]] static ncclComm_t split_of(ncclComm_t whole, int color, int key) {
+    ncclComm_t part = nullptr;
+    ncclConfig_t config = detail::nccl_configuration();
+    detail::check(ncclCommSplit(whole, color, key, &part, &config), "ncclCommSplit");
+    return part;
+  }
   // A communicator over all devices, each its own rank.
   static void init_all(std::vector<ncclComm_t>& communicators, const std::vector<int>& devices) {
     ncclUniqueId id;

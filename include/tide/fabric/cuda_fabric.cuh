@@ -25,6 +25,7 @@
 #include <tide/fabric/detail/cuda_mail.cuh>     // CudaMail
 #include <tide/fabric/detail/cuda_network.cuh>  // CudaNetwork
 #include <tide/fabric/detail/cuda_nodes.cuh>    // CudaNodes
+#include <tide/fabric/detail/cuda_pair.cuh>     // CudaPair
 #include <tide/fabric/detail/cuda_program.cuh>  // CudaProgram
 #include <tide/fabric/detail/cuda_queue.cuh>    // CudaQueue
 #include <tide/fabric/detail/host_state.hpp>    // Failure
@@ -115,6 +116,8 @@ class CudaFabric final : public FabricPort {
   inline void synchronize(std::int32_t counter, std::uint64_t value) override;
 
  private:
+  friend class CudaReplicas;
+
   // A counter of events: those of a program's exit, or of a stream, in a ring.
   struct Counter {
     std::vector<detail::CudaEvent>* ring = nullptr;
@@ -179,6 +182,9 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] std::string describe_way(index_t rank) const;
   void run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings, cudaStream_t caller);
   void fail(Errc code, const std::string& text);
+  [[nodiscard]] bool fail_alone(Errc code, const std::string& text);
+  void fail_other(Errc code, const std::string& text);
+  void complain(const Late& late);
   void hear();
   [[nodiscard]] bool listen();
   void meet_to_close();
@@ -230,6 +236,7 @@ class CudaFabric final : public FabricPort {
   std::deque<Counter> counters_;
   bool closed_by_all_ = false;
   detail::Failure failure_;
+  std::shared_ptr<detail::CudaPair> pair_;  // with the other fabric of the rank, where a CudaReplicas gave it two
   std::mutex flights_mutex_;
   std::deque<Flight> flights_;
   std::atomic<bool> stopping_{false};

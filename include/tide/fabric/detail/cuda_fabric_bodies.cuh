@@ -12,16 +12,26 @@
 
 namespace tide {
 
-inline void CudaFabric::fail(Errc code, const std::string& text) {
-  if (!failure_.set(code, text)) return;
+// Whether it is the first.
+inline bool CudaFabric::fail_alone(Errc code, const std::string& text) {
+  if (!failure_.set(code, text)) return false;
   communicators_->distrust();
   if (mail_.is_open()) mail_.send_error(code, text, rescue_stream_);
+  return true;
+}
+
+inline void CudaFabric::fail_other(Errc code, const std::string& text) {
+  if (pair_) pair_->tell_other(*this, [&](CudaFabric& other) { static_cast<void>(other.fail_alone(code, text)); });
+}
+
+inline void CudaFabric::fail(Errc code, const std::string& text) {
+  if (fail_alone(code, text)) fail_other(code, text);
 }
 
 inline void CudaFabric::refuse(Errc code, const std::string& text) {
   require_running("a call");
   const detail::DeviceGuard guard(device_);
-  if (mesh_.ranks() > 1) {
+  if (mesh_.ranks() > 1 || (pair_ && pair_->other(*this).mesh_.ranks() > 1)) {
     fail(code, text);
     failure_.raise_it();  // an earlier one of another rank, perhaps
   }
@@ -387,9 +397,10 @@ inline Event CudaFabric::record(StreamRef stream) {
 
 inline void CudaFabric::wait(StreamRef stream, const Event& event) {
   require_running("wait");
-  if (event.port != this) raise(Errc::argument, "tide::CudaFabric: an event can be waited for on its own rank only.");
+  const CudaFabric* const owner = pair_ && event.port == &pair_->other(*this) ? &pair_->other(*this) : this;
+  if (event.port != owner) raise(Errc::argument, "tide::CudaFabric: an event can be waited for on its own rank only.");
   const detail::DeviceGuard guard(device_);
-  const Counter& counter = counters_[static_cast<std::size_t>(event.counter)];
+  const Counter& counter = owner->counters_[static_cast<std::size_t>(event.counter)];
   // An event that was recorded again since stands for a later point of the same stream: waiting longer is safe.
   if (counter.known_passed(event.value)) return;
   detail::check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream.handle), counter.event(event.value)),

@@ -287,6 +287,12 @@ inline void CudaFabric::init() {
   static_cast<void>(meet(true));  // no rank signals before all words are zero
   phase_ = Phase::running;
   watchdog_ = std::thread([this] { watch(); });
+  if (!pair_) return;
+  pair_->come(*this);
+  const detail::Failure& other = pair_->other(*this).failure_;
+  if (!other.failed()) return;
+  fail(other.code(), other.text());
+  failure_.raise_it();
 }
 
 // What puts need, where there are several nodes: windows of both communicators over the one arena, and streams.

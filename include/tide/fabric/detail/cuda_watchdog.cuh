@@ -50,14 +50,20 @@ inline void CudaFabric::watch() {
     const bool flies = oldest.begun != detail::Clock::time_point{};
     if (own && (!flies || own->program != oldest.program || own->run != oldest.run)) {
       own.reset();
-      mail_.send_late(-1, {}, rescue_stream_);
+      complain({});
     }
     const auto late = detail::Clock::now() - oldest.begun - options_.deadline;
     is_late = flies && late >= Duration(0);
     if (!is_late) continue;
     if (!own) {
       own = diagnose(oldest);
-      mail_.send_late(own->peer, own->text, rescue_stream_);
+      complain(*own);
+    }
+    // What no rank of this fabric is to blame for may wait for an event of the other one.
+    if (const std::string reason = pair_ && own->peer < 0 ? pair_->complaint_of_other(*this) : ""; !reason.empty()) {
+      own->peer = mesh_.ranks();
+      own->text = reason;
+      complain(*own);
     }
     // Often all ranks are late at once, and each for another: all get a moment to say for whom. Then the lowest speaks,
     // and the others say what it said.
@@ -67,6 +73,12 @@ inline void CudaFabric::watch() {
     const std::string reason = detail::is_busy(rescue_stream_) ? std::string() : mail_.last_reason();
     fail(Errc::deadline, reason.empty() ? own->text : reason);
   }
+}
+
+// Tells the others what a run waits for too long; of nothing where none does.
+inline void CudaFabric::complain(const Late& late) {
+  mail_.send_late(late.peer, late.text, rescue_stream_);
+  if (pair_) pair_->complain(*this, late.text);
 }
 
 // Takes over the error of a rank that has told of one.
@@ -81,9 +93,10 @@ inline void CudaFabric::hear() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const detail::CudaLetter* letter = mail_.error();
-  if (failure_.set(static_cast<Errc>(std::min(letter->code, static_cast<std::uint64_t>(Errc::operation))),
-                   letter->text))
-    communicators_->distrust();
+  const auto code = static_cast<Errc>(std::min(letter->code, static_cast<std::uint64_t>(Errc::operation)));
+  if (!failure_.set(code, letter->text)) return;
+  communicators_->distrust();
+  fail_other(code, letter->text);
 }
 
 // The first wait of a run that its word does not meet. The words are read on a stream of their own; where even that is
@@ -222,6 +235,7 @@ inline void CudaFabric::stop() noexcept {
   if (phase_ == Phase::closed) return;
   stopping_.store(true, std::memory_order_release);
   if (watchdog_.joinable()) watchdog_.join();
+  if (pair_) pair_->leave(*this);
   if (phase_ == Phase::running && mesh_.nodes > 1 && !closed_by_all_) communicators_->distrust();
   phase_ = Phase::closed;
   // A driver that is shutting down has taken everything back already.

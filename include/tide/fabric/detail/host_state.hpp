@@ -81,10 +81,10 @@ class Failure {
     return true;
   }
 
-  [[noreturn]] void raise_it() const {
-    // code_ and text_ are written once, before failed_.
-    raise(code_, text_);
-  }
+  // Of a failure: code_ and text_ are written once, before failed_.
+  [[nodiscard]] Errc code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+  [[noreturn]] void raise_it() const { raise(code_, text_); }
 
  private:
   std::atomic<bool> failed_{false};
