@@ -145,9 +145,9 @@ TEST_CASE("CudaReplicas: what cannot be is refused by name") {
 TEST_CASE("CudaReplicas: an error of one fabric is the error of both, on all ranks of all replicas") {
   prepare();
   std::string error;
+  std::vector<std::byte> found(bytes);  // a stream may write it until the fabrics are gone
   {
     Rank rank({.deadline = 10s});
-    std::vector<std::byte> found(bytes);
     rank.step(values_of(0, CudaProcess::rank()), found);
     rank.two.synchronize();
     // A refusal of one rank, on its fabric over replicas.
@@ -171,8 +171,8 @@ TEST_CASE("CudaReplicas: a rank whose process ends is a named error of all other
   prepare();
   constexpr std::chrono::seconds deadline{2};
   const index_t lost = CudaProcess::world() - 1;
+  std::vector<std::byte> found(bytes);  // a stream may write it until the fabrics are gone
   Rank rank({.deadline = deadline});
-  std::vector<std::byte> found(bytes);
   for (std::uint64_t step = 0; step < 3; ++step) rank.step(values_of(step, CudaProcess::rank()), found);
   rank.two.synchronize();
   static_cast<void>(CudaProcess::everybody(""));
