@@ -14,7 +14,9 @@
 #include <tide/fabric/detail/cuda_check.cuh>  // check, DeviceGuard
 #include <tide/fabric/detail/nccl_puts.cuh>   // NcclFindings, nccl_configuration
 
+#include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,20 +30,20 @@ class CudaCommunicators {
   /// Takes communicators over; all must have the same ranks in the same order.
   /// @param mail  for letters between machines; null where all ranks reach each other's memory
   /// @pre for puts between nodes `numRmaSig` of the configuration of each is at least 2
-  CudaCommunicators(ncclComm_t gather, ncclComm_t reduce, int device, ncclComm_t mail = nullptr) noexcept
+  CudaCommunicators(ncclComm_t gather, ncclComm_t reduce, int device, ncclComm_t mail = nullptr)
       : gather_(gather), reduce_(reduce), mail_(mail), device_(device) {}
   CudaCommunicators(CudaCommunicators&& other) noexcept
       : gather_(std::exchange(other.gather_, nullptr)),
         reduce_(std::exchange(other.reduce_, nullptr)),
         mail_(std::exchange(other.mail_, nullptr)),
         device_(other.device_),
-        distrusted_(other.distrusted_) {}
+        distrusted_(std::move(other.distrusted_)) {}
   CudaCommunicators& operator=(CudaCommunicators&&) = delete;
   ~CudaCommunicators() {
     // A driver that is shutting down, at the end of a process with static objects, has taken everything back already.
     int device = 0;
     if (cudaGetDevice(&device) != cudaSuccess) return;
-    if (distrusted_) abort();
+    if (distrusted()) abort();
     if (mail_ != nullptr) ncclCommDestroy(mail_);
     if (reduce_ != nullptr) ncclCommDestroy(reduce_);
     if (gather_ != nullptr) ncclCommDestroy(gather_);
@@ -85,7 +87,9 @@ class CudaCommunicators {
   /// @throws Error (Errc::operation) with NCCL's words
   [[nodiscard]] CudaCommunicators split(int color, int key) const {
     const detail::DeviceGuard guard(device_);
-    return beside(split_of(gather_, color, key), 0, device_);
+    CudaCommunicators part = beside(split_of(gather_, color, key), 0, device_);
+    part.distrusted_ = distrusted_;
+    return part;
   }
 
   [[nodiscard]] ncclComm_t gather() const noexcept { return gather_; }
@@ -94,10 +98,10 @@ class CudaCommunicators {
   [[nodiscard]] ncclComm_t mail() const noexcept { return mail_; }
   [[nodiscard]] int device() const noexcept { return device_; }
 
-  /// A rank may be gone: from now on nothing that needs all ranks is done to the communicators, and they are ended
-  /// without the others.
-  void distrust() const noexcept { distrusted_ = true; }
-  [[nodiscard]] bool distrusted() const noexcept { return distrusted_; }
+  /// A rank may be gone: from now on nothing that needs all ranks is done to the communicators, to those that they were
+  /// split from, or to others that were, and they are ended without the others.
+  void distrust() const noexcept { *distrusted_ = true; }
+  [[nodiscard]] bool distrusted() const noexcept { return distrusted_ && *distrusted_; }
   /// Ends all at once, and with them what is stuck in them.
   void abort() const noexcept {
     if (ncclComm_t ended = std::exchange(mail_, nullptr)) ncclCommAbort(ended);
@@ -154,7 +158,7 @@ class CudaCommunicators {
   mutable ncclComm_t reduce_;
   mutable ncclComm_t mail_;
   int device_;
-  mutable bool distrusted_ = false;
+  std::shared_ptr<std::atomic<bool>> distrusted_ = std::make_shared<std::atomic<bool>>(false);  // null once moved from
 };
 
 }  // namespace tide
