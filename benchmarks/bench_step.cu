@@ -15,11 +15,16 @@
 #include "support/step_options.hpp"
 #include "support/step_paths.cuh"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <limits>
+#include <map>
+#include <memory>
 #include <sstream>
 
 namespace {

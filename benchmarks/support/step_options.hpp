@@ -170,7 +170,7 @@ struct StepTarget {
     row.path = one.at("path").get<std::string>();
     row.policy = one.at("policy").get<std::string>();
     row.samples_ms = one.at("samples_ms").get<std::vector<double>>();
-    row.peak_bytes = one.at("peak_bytes").get<std::int64_t>();
+    if (one.contains("peak_bytes")) row.peak_bytes = one["peak_bytes"].get<std::int64_t>();
     rows.push_back(std::move(row));
   }
   return rows;

@@ -22,8 +22,9 @@
 
 #include <tide/pipeline/sharded_step.hpp>
 
-#include <deque>
-#include <memory>
+#include <array>
+#include <cmath>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -312,7 +313,7 @@ class FlatStep final : public StepPath {
       copy_ins_.push_back(flat_.copy_in_cast(cast_.as<>(), to.data()));
       copy_outs_.push_back(flat_.copy_out(to.data(), storage_.as<>()));
     }
-    chunk_cat_.push_back(flat_.chunk_cat(gradient_memory(), sums_in_.data()));
+    chunk_cat_.emplace(flat_.chunk_cat(gradient_memory(), sums_in_.data()));
     weights_ = storage_weights();
     block_gradients_ = block_at<Bf16*>(rank.view(), tide::Buffer::gradients, gradient_memory());
     rehearse();
@@ -342,7 +343,7 @@ class FlatStep final : public StepPath {
       if (i > 0) gather(i - 1, 0);
       of().compute.backward(i, weights_, block_gradients_);
       if (i + 1 < layers) reduced_.hold(compute);
-      chunk_cat_.front().enqueue(compute);
+      chunk_cat_->enqueue(compute);
       packed_.record(compute);
       packed_.hold(streams_.reduces.get());
       reduce(i);
@@ -411,7 +412,12 @@ class FlatStep final : public StepPath {
 
   // A kernel's first launch loads its code, and may wait for the device to do so: once each, with nothing in flight.
   void rehearse() {
-    const auto settle = [] { must(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); };
+    // Not the whole device: another rank that shares it may be waiting for this one there.
+    const auto settle = [&] {
+      for (const cudaStream_t stream : {of().stream(), streams_.gathers.get(), streams_.reduces.get()}) {
+        must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+      }
+    };
     load();
     settle();
     casts_.front().enqueue(of().stream());
@@ -423,7 +429,7 @@ class FlatStep final : public StepPath {
     must(cudaMemsetAsync(gradient_memory(), 0, static_cast<std::size_t>(of().bytes(tide::Buffer::gradients)),
                          of().stream()),
          "cudaMemsetAsync");
-    chunk_cat_.front().enqueue(of().stream());
+    chunk_cat_->enqueue(of().stream());
     settle();
     reduce(0);
     settle();
@@ -446,7 +452,7 @@ class FlatStep final : public StepPath {
   std::vector<Foreach<__nv_bfloat16, float>> casts_;
   std::vector<Foreach<__nv_bfloat16, __nv_bfloat16>> copy_ins_;
   std::vector<CopyOut> copy_outs_;
-  std::vector<ChunkCat> chunk_cat_;
+  std::optional<ChunkCat> chunk_cat_;
   BlockWeights weights_{};
   BlockGradients block_gradients_{};
   Mark begun_;
