@@ -78,19 +78,23 @@ def parse():
     return arguments
 
 
+def add_projections(nn, block, width, narrow, wide):
+    block.q_proj = nn.Linear(width, width, bias=False)
+    block.k_proj = nn.Linear(width, narrow, bias=False)
+    block.v_proj = nn.Linear(width, narrow, bias=False)
+    block.o_proj = nn.Linear(width, width, bias=False)
+    block.gate_proj = nn.Linear(width, wide, bias=False)
+    block.up_proj = nn.Linear(width, wide, bias=False)
+    block.down_proj = nn.Linear(wide, width, bias=False)
+
+
 def make_block(nn, torch, dtype):
     width, narrow, wide = 8192, 1024, 28672
 
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.q_proj = nn.Linear(width, width, bias=False)
-            self.k_proj = nn.Linear(width, narrow, bias=False)
-            self.v_proj = nn.Linear(width, narrow, bias=False)
-            self.o_proj = nn.Linear(width, width, bias=False)
-            self.gate_proj = nn.Linear(width, wide, bias=False)
-            self.up_proj = nn.Linear(width, wide, bias=False)
-            self.down_proj = nn.Linear(wide, width, bias=False)
+            add_projections(nn, self, width, narrow, wide)
             self.input_layernorm = nn.RMSNorm(width)
             self.post_attention_layernorm = nn.RMSNorm(width)
 
@@ -157,13 +161,7 @@ def make_step_block(nn, torch, width):
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.q_proj = nn.Linear(width, width, bias=False)
-            self.k_proj = nn.Linear(width, narrow, bias=False)
-            self.v_proj = nn.Linear(width, narrow, bias=False)
-            self.o_proj = nn.Linear(width, width, bias=False)
-            self.gate_proj = nn.Linear(width, wide, bias=False)
-            self.up_proj = nn.Linear(width, wide, bias=False)
-            self.down_proj = nn.Linear(wide, width, bias=False)
+            add_projections(nn, self, width, narrow, wide)
             self.input_norm = nn.Parameter(torch.zeros(width))
             self.attention_norm = nn.Parameter(torch.zeros(width))
 
