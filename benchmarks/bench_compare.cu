@@ -6,12 +6,11 @@
 // compared are described in support/baseline.cuh and support/group_bench.cuh, how time is taken in
 // support/stopwatch.cuh.
 
-#include "../examples/support/program.hpp"
 #include "support/bar_chart.hpp"
 #include "support/described_run.cuh"
 #include "support/group_bench.cuh"
+#include "support/rank_threads.cuh"
 
-#include <tide/fabric/cuda_cluster.cuh>
 #include <tide/models/registry.hpp>
 
 #include <cstdlib>
@@ -102,16 +101,6 @@ const tide::Unit& block_of(const tide::Model& model) {
   return *most;
 }
 
-Layout layout_of(const tide::GroupView& group) {
-  tide::DynamicGroup copy;
-  for (const tide::Parameter& parameter : group.parameters) {
-    std::vector<index_t> extents;
-    for (int d = 0; d < parameter.shape.rank; ++d) extents.push_back(parameter.shape[d]);
-    copy.add(parameter.name.str(), extents, parameter.gathered, parameter.gradient, parameter.sharding);
-  }
-  return Layout(std::move(copy), {1, 2});
-}
-
 std::string size_name(index_t bytes) {
   if (bytes >= index_t{1} << 30) return std::to_string(bytes >> 30) + " GiB";
   if (bytes >= index_t{1} << 20) return std::to_string(bytes >> 20) + " MiB";
@@ -134,26 +123,6 @@ struct Shared {
   Report& report;
 };
 
-// Runs `body(fabric)` on every rank; what fails on one, fails all.
-template <class Body>
-void run_ranks(Shared& shared, const Body& body) {
-  try {
-    shared.cluster.run([&](tide::CudaFabric& fabric) {
-      try {
-        body(fabric);
-      } catch (const Abandoned&) {
-        throw;
-      } catch (const std::exception& error) {
-        shared.meeting.fail("rank " + std::to_string(fabric.rank().value) + ": " + error.what());
-        throw;
-      }
-    });
-  } catch (const std::exception&) {
-    if (shared.meeting.failed()) throw std::runtime_error(shared.meeting.cause());
-    throw;
-  }
-}
-
 void calibrate(GemmLoop& loop, Stopwatch& watch) {
   Work products;
   products.enqueue = [&loop](cudaStream_t stream) { loop.enqueue(stream); };
@@ -164,7 +133,7 @@ void calibrate(GemmLoop& loop, Stopwatch& watch) {
 
 void run_block(Shared& shared, const tide::Model& model, const Plan& plan) {
   const SharedWords words(2);
-  run_ranks(shared, [&](tide::CudaFabric& fabric) {
+  run_ranks(shared.cluster, shared.meeting, [&](tide::CudaFabric& fabric) {
     const Layout layout = layout_of(block_of(model).group);
     Slots slots(fabric, layout);
     TideGroup group(fabric, slots, layout, Policies::all);
@@ -194,7 +163,7 @@ void run_block(Shared& shared, const tide::Model& model, const Plan& plan) {
 
 void run_sizes(Shared& shared, const Plan& plan) {
   const SharedWords words(2);
-  run_ranks(shared, [&](tide::CudaFabric& fabric) {
+  run_ranks(shared.cluster, shared.meeting, [&](tide::CudaFabric& fabric) {
     const std::vector<index_t> sizes = message_sizes();
     std::vector<Layout> layouts;
     for (const index_t bytes : sizes) {
@@ -219,34 +188,6 @@ void run_sizes(Shared& shared, const Plan& plan) {
     fabric.close();
   });
 }
-
-// Ends the process when a rank hangs that nothing else can end: a GPU that waits for a peer, a collective call of NCCL.
-class Supervisor {
- public:
-  Supervisor(Meeting& meeting, int seconds) : thread_([this, &meeting, seconds] { watch(meeting, seconds); }) {}
-  Supervisor(const Supervisor&) = delete;
-  Supervisor& operator=(const Supervisor&) = delete;
-  ~Supervisor() {
-    over_.store(true);
-    thread_.join();
-  }
-
- private:
-  void watch(Meeting& meeting, int seconds) {
-    const Clock::time_point latest = Clock::now() + std::chrono::seconds(seconds);
-    while (!over_.load()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      if (meeting.failed_for() < 25 && Clock::now() < latest) continue;
-      std::cerr << "bench_compare: "
-                << (meeting.failed() ? meeting.cause() : "not done within " + std::to_string(seconds) + " seconds")
-                << "\n";
-      std::_Exit(tide_example::named_error);
-    }
-  }
-
-  std::atomic<bool> over_{false};
-  std::thread thread_;
-};
 
 std::string label_of(const Row& row) {
   std::string label = row.path;
@@ -289,13 +230,7 @@ void draw(const Report& report, const std::filesystem::path& folder) {
 
 void measure(const Options& options, Meeting& meeting, Report& report) {
   const std::vector<int> devices = {0, 1};
-  for (const int device : devices) {
-    must(cudaSetDevice(device), "cudaSetDevice");
-    int reaches = 0;
-    must(cudaDeviceCanAccessPeer(&reaches, device, 1 - device), "cudaDeviceCanAccessPeer");
-    if (reaches == 0) throw std::runtime_error("the two GPUs cannot reach each other's memory");
-    must(cudaDeviceEnablePeerAccess(1 - device, 0), "cudaDeviceEnablePeerAccess");
-  }
+  enable_peers(devices);
   tide::CudaOptions fabric_options;
   fabric_options.deadline = std::chrono::seconds(20);
   tide::CudaCluster cluster(devices, fabric_options);
@@ -333,7 +268,7 @@ int run(int argc, char** argv) {
   std::string failed;
   Meeting meeting(2);
   {
-    const Supervisor supervisor(meeting, 420);
+    const Supervisor supervisor("bench_compare", meeting, 420);
     try {
       measure(options, meeting, report);
     } catch (const std::exception& error) {

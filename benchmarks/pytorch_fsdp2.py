@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# What PyTorch's FSDP2 itself takes for one Llama-3.1-70B block on two GPUs, kernel by kernel, with nothing running beside
-# them: the measure for the `stock` rows of bench_compare. Needs PyTorch 2.11.
+# What PyTorch's FSDP2 itself takes on two GPUs. Needs PyTorch 2.11.
+#
+# For one Llama-3.1-70B block, kernel by kernel, with nothing running beside them: the measure for the `stock` rows of
+# bench_compare.
 #
 #   torchrun --nproc-per-node 2 benchmarks/pytorch_fsdp2.py --json fsdp2.json --compare bench_compare.json
+#
+# For a training step of the blocks that bench_step computes with (benchmarks/support/step_block.cuh), beside forward
+# and backward of a bf16 copy that is not sharded: rows for bench_step, which starts it.
+#
+#   bench_step --pytorch "torchrun --nproc-per-node 2 benchmarks/pytorch_fsdp2.py"
 #
 # exit code: 0 right, 1 gradients differ from a model that is not sharded, 2 bad usage, 3 a named error
 
@@ -51,13 +58,34 @@ def kind_of(name):
 def parse():
     parser = argparse.ArgumentParser(description="Times the kernels of PyTorch's FSDP2; start it with torchrun.")
     parser.add_argument("--steps", type=int, default=7, help="profiled steps (default: 7)")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens of a step: few, so that little overlaps")
+    parser.add_argument("--tokens", type=int, help="tokens of a step: 64, so that little overlaps; 8192 with --step")
+    parser.add_argument("--step", action="store_true", help="times a whole training step, as bench_step does")
+    parser.add_argument("--layers", type=int, default=4, help="blocks of --step (default: 4)")
+    parser.add_argument("--hidden", type=int, default=8192, help="width of a block of --step (default: 8192)")
+    parser.add_argument("--samples", type=int, default=15, help="turns of --step (default: 15)")
+    parser.add_argument("--warmup", type=int, default=3, help="turns before them (default: 3)")
     parser.add_argument("--json", help="writes what was measured")
     parser.add_argument("--compare", help="JSON of bench_compare: prints how its stock rows differ")
     arguments = parser.parse_args()
-    if arguments.steps < 1 or arguments.tokens < 1:
-        parser.error("--steps and --tokens take positive numbers")
+    if arguments.tokens is None:
+        arguments.tokens = 8192 if arguments.step else 64
+    if min(arguments.steps, arguments.tokens, arguments.layers, arguments.samples) < 1 or arguments.warmup < 0:
+        parser.error("numbers must be positive")
+    if arguments.hidden < 1024 or arguments.hidden % 1024 != 0:
+        parser.error("--hidden takes a multiple of 1024")
+    if arguments.step and arguments.compare:
+        parser.error("--compare says nothing of --step")
     return arguments
+
+
+def add_projections(nn, block, width, narrow, wide):
+    block.q_proj = nn.Linear(width, width, bias=False)
+    block.k_proj = nn.Linear(width, narrow, bias=False)
+    block.v_proj = nn.Linear(width, narrow, bias=False)
+    block.o_proj = nn.Linear(width, width, bias=False)
+    block.gate_proj = nn.Linear(width, wide, bias=False)
+    block.up_proj = nn.Linear(width, wide, bias=False)
+    block.down_proj = nn.Linear(wide, width, bias=False)
 
 
 def make_block(nn, torch, dtype):
@@ -66,13 +94,7 @@ def make_block(nn, torch, dtype):
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.q_proj = nn.Linear(width, width, bias=False)
-            self.k_proj = nn.Linear(width, narrow, bias=False)
-            self.v_proj = nn.Linear(width, narrow, bias=False)
-            self.o_proj = nn.Linear(width, width, bias=False)
-            self.gate_proj = nn.Linear(width, wide, bias=False)
-            self.up_proj = nn.Linear(width, wide, bias=False)
-            self.down_proj = nn.Linear(wide, width, bias=False)
+            add_projections(nn, self, width, narrow, wide)
             self.input_layernorm = nn.RMSNorm(width)
             self.post_attention_layernorm = nn.RMSNorm(width)
 
@@ -86,6 +108,160 @@ def make_block(nn, torch, dtype):
     torch.manual_seed(1)
     with torch.device("cuda"):
         return Block().to(dtype)
+
+
+HEAD = 128
+HEADS_OF_KEY = 8
+
+
+def make_attention(torch):
+    """Two batched products, without softmax, of every token with every token; an eighth of the heads at a time."""
+
+    def heads(matrix, j):
+        return matrix.view(matrix.shape[0], -1, HEADS_OF_KEY, HEAD)[:, :, j].transpose(0, 1)
+
+    def of_keys(matrix):
+        return matrix.view(matrix.shape[0], -1, HEAD).transpose(0, 1)
+
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v):
+            ctx.save_for_backward(q, k, v)
+            ctx.factor = (HEAD * q.shape[0]) ** -0.5
+            mixed = torch.empty_like(q)
+            scores = q.new_empty(k.shape[1] // HEAD, q.shape[0], q.shape[0])
+            for j in range(HEADS_OF_KEY):
+                scores.baddbmm_(heads(q, j), of_keys(k).transpose(1, 2), beta=0, alpha=ctx.factor)
+                heads(mixed, j).baddbmm_(scores, of_keys(v), beta=0)
+            return mixed
+
+        @staticmethod
+        def backward(ctx, d_mixed):
+            q, k, v = ctx.saved_tensors
+            d_mixed = d_mixed.contiguous()
+            d_q, d_k, d_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+            scores = q.new_empty(k.shape[1] // HEAD, q.shape[0], q.shape[0])
+            d_scores = torch.empty_like(scores)
+            for j in range(HEADS_OF_KEY):
+                adds = 1 if j > 0 else 0
+                scores.baddbmm_(heads(q, j), of_keys(k).transpose(1, 2), beta=0, alpha=ctx.factor)
+                of_keys(d_v).baddbmm_(scores.transpose(1, 2), heads(d_mixed, j), beta=adds)
+                d_scores.baddbmm_(heads(d_mixed, j), of_keys(v).transpose(1, 2), beta=0)
+                heads(d_q, j).baddbmm_(d_scores, of_keys(k), beta=0, alpha=ctx.factor)
+                of_keys(d_k).baddbmm_(d_scores.transpose(1, 2), heads(q, j), beta=adds, alpha=ctx.factor)
+            return d_q, d_k, d_v
+
+    return Attention.apply
+
+
+def make_step_block(nn, torch, width):
+    attention = make_attention(torch)
+    narrow, wide = width // HEADS_OF_KEY, width // 2 * 7
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            add_projections(nn, self, width, narrow, wide)
+            self.input_norm = nn.Parameter(torch.zeros(width))
+            self.attention_norm = nn.Parameter(torch.zeros(width))
+
+        def forward(self, x):
+            h = x + self.input_norm
+            x = x + self.o_proj(attention(self.q_proj(h), self.k_proj(h), self.v_proj(h)))
+            h = x + self.attention_norm
+            return x + self.down_proj(self.gate_proj(h) + self.up_proj(h))
+
+    return Block()
+
+
+def make_step_model(nn, torch, arguments, device):
+    torch.manual_seed(1)
+    with torch.device(device):
+        return nn.Sequential(*[make_step_block(nn, torch, arguments.hidden) for _ in range(arguments.layers)])
+
+
+def products(model, x):
+    """Forward and backward of |output|^2 / 2."""
+    y = model(x)
+    y.backward(y.detach())
+
+
+def measure_step(torch, dist, arguments, free_before):
+    """Rows of FSDP2 and of forward and backward without shards, and how far their gradients are apart."""
+    from torch import nn
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    model = make_step_model(nn, torch, arguments, "cuda")
+    for number, block in enumerate(model):
+        # The last block is needed again at once, and stays.
+        fully_shard(block, mp_policy=policy, reshard_after_forward=number + 1 < len(model))
+    fully_shard(model, mp_policy=policy)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.004 / arguments.tokens, foreach=True)
+    torch.cuda.empty_cache()
+    torch.manual_seed(100 + dist.get_rank())
+    x = (torch.rand(arguments.tokens, arguments.hidden, device="cuda", dtype=torch.bfloat16) - 0.5) * 3.4
+
+    def fsdp2():
+        products(model, x)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def largest(value):
+        every = [None] * dist.get_world_size()
+        dist.all_gather_object(every, value)
+        return max(every)
+
+    products(model, x)
+    sharded = [parameter.grad.full_tensor().to("cpu") for parameter in model.parameters()]
+    optimizer.zero_grad(set_to_none=True)
+    # Memory while nothing else is there. What the allocator has taken it keeps.
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(2):
+        fsdp2()
+    torch.cuda.synchronize()
+    peak = largest(free_before - torch.cuda.mem_get_info()[0])
+    allocated = largest(torch.cuda.max_memory_allocated())
+
+    plain = make_step_model(nn, torch, arguments, "cuda").to(torch.bfloat16)
+    torch.cuda.empty_cache()
+    products(plain, x)
+    worst = 0.0
+    for gradient, parameter in zip(sharded, plain.parameters()):
+        average = parameter.grad.float()
+        dist.all_reduce(average)
+        average /= dist.get_world_size()
+        worst = max(worst, ((gradient.to("cuda") - average).norm() / average.norm()).item())
+    del sharded
+    plain.zero_grad(set_to_none=True)
+
+    def compute():
+        products(plain, x)
+        plain.zero_grad(set_to_none=True)
+
+    samples = {fsdp2: [], compute: []}
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for turn in range(-arguments.warmup, arguments.samples):
+        for work, times in samples.items():
+            torch.cuda.synchronize()
+            dist.barrier()
+            torch.cuda.synchronize()
+            begin.record()
+            work()
+            end.record()
+            torch.cuda.synchronize()
+            time = largest(begin.elapsed_time(end))
+            if turn >= 0:
+                times.append(time)
+    row = {"operation": "step", "policy": "fully_shard, f32 masters, SGD"}
+    rows = [
+        dict(row, path="pytorch_fsdp2", samples_ms=samples[fsdp2], peak_bytes=peak, allocated_bytes=allocated),
+        dict(row, path="pytorch_compute", policy="bf16, no optimizer", samples_ms=samples[compute]),
+    ]
+    for each in rows:
+        each["median_ms"] = statistics.median(each["samples_ms"])
+    return rows, worst
 
 
 def step(model, x):
@@ -219,18 +395,29 @@ def main():
         print(f"pytorch_fsdp2: rank {local} has no GPU", file=sys.stderr)
         return 3
     torch.cuda.set_device(local)
+    torch.zeros(1, device="cuda")
+    free_before = torch.cuda.mem_get_info()[0]
     dist.init_process_group("nccl", device_id=torch.device("cuda", local), timeout=datetime.timedelta(seconds=60))
-    all_kinds = []
-    others = {}
     right = True
-    for source in ("bf16", "f32"):
-        kinds, worst, rest = measure(torch, dist, source, arguments)
-        all_kinds += kinds
-        others[source] = rest
-        if worst > 1e-2:
+
+    def judge(what, worst):
+        nonlocal right
+        if not worst <= 1e-2:
             right = False
-            print(f"pytorch_fsdp2: gradients of {source} differ by {worst:.3g} of their norm", file=sys.stderr)
-        torch.cuda.empty_cache()
+            print(f"pytorch_fsdp2: gradients of {what} differ by {worst:.3g} of their norm", file=sys.stderr)
+
+    found = {}
+    if arguments.step:
+        found["rows"], worst = measure_step(torch, dist, arguments, free_before)
+        judge("a step", worst)
+    else:
+        found = {"kernels": [], "others_ms": {}}
+        for source in ("bf16", "f32"):
+            kinds, worst, rest = measure(torch, dist, source, arguments)
+            found["kernels"] += kinds
+            found["others_ms"][source] = rest
+            judge(source, worst)
+            torch.cuda.empty_cache()
     code = 0 if right else 1
     if dist.get_rank() == 0:
         result = {
@@ -242,15 +429,14 @@ def main():
             },
             "command": " ".join(sys.argv),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "kernels": all_kinds,
-            "others_ms": others,
+            **found,
         }
         print(json.dumps(result, indent=1))
         if arguments.json:
             with open(arguments.json, "w") as file:
                 json.dump(result, file, indent=1)
         if arguments.compare:
-            compare(all_kinds, arguments.compare)
+            compare(found["kernels"], arguments.compare)
     dist.barrier()
     dist.destroy_process_group()
     return code

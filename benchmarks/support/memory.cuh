@@ -114,6 +114,22 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+/// An event that other streams wait for.
+class Mark {
+ public:
+  Mark() { must(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  ~Mark() { cudaEventDestroy(event_); }
+
+  void record(cudaStream_t stream) const { must(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  /// Lets a stream wait for what was recorded last; for nothing where nothing was.
+  void hold(cudaStream_t stream) const { must(cudaStreamWaitEvent(stream, event_), "cudaStreamWaitEvent"); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 /// An event that takes the time.
 class TimedEvent {
  public:

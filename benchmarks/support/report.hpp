@@ -38,6 +38,7 @@ struct Row {
   std::optional<std::int64_t> buffer_bytes{};
   std::optional<std::int64_t> driver_calls{};
   std::optional<double> host_us{};
+  std::optional<std::int64_t> peak_bytes{};
 
   [[nodiscard]] double median_ms() const { return samples_ms.empty() ? 0 : median(samples_ms); }
 };
@@ -70,6 +71,7 @@ struct Report {
     if (row.buffer_bytes) out["buffer_bytes"] = *row.buffer_bytes;
     if (row.driver_calls) out["driver_calls"] = *row.driver_calls;
     if (row.host_us) out["host_us"] = *row.host_us;
+    if (row.peak_bytes) out["peak_bytes"] = *row.peak_bytes;
     if (!row.own.empty()) out["own"] = row.own;
     rows.push_back(std::move(out));
   }

@@ -53,13 +53,18 @@ class Stopwatch {
 
   [[nodiscard]] cudaStream_t stream() const noexcept { return side_.get(); }
 
+  /// The stream that products run on.
+  [[nodiscard]] cudaStream_t compute() const noexcept { return compute_.get(); }
+
   /// The work alone.
-  [[nodiscard]] Time alone(const Work& work) {
-    hold(side_.get());
-    begin_.record(side_.get());
-    const double host = enqueue(work);
-    end_.record(side_.get());
-    finish(work);
+  [[nodiscard]] Time alone(const Work& work) { return alone(work, side_.get()); }
+  /// The same on one of the two streams.
+  [[nodiscard]] Time alone(const Work& work, cudaStream_t stream) {
+    hold(stream);
+    begin_.record(stream);
+    const double host = enqueue(work, stream);
+    end_.record(stream);
+    if (work.finish) work.finish(stream);
     return {go(), meeting_.largest(rank_, host)};
   }
 

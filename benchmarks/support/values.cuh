@@ -40,7 +40,7 @@ struct Span {
   std::vector<Span> spans;
   layout.for_each_piece(tide::Rank{rank}, [&](const tide::Piece& piece) {
     if (piece.elements() == 0) return;
-    if (piece.outer != 1) throw std::runtime_error("bench_compare: parameters must be cut along their first dimension");
+    if (piece.outer != 1) throw std::runtime_error("parameters must be cut along their first dimension");
     spans.push_back({piece.parameter.value, piece.first, piece.elements(), piece.offset(buffer)});
   });
   return spans;
@@ -68,6 +68,13 @@ __device__ inline std::uint32_t number_bits(Source source, int parameter, std::i
   x ^= x >> 31U;
   const std::uint32_t exponent = 117U + static_cast<std::uint32_t>((x >> 32U) & 0xffffU) % 21U;
   return static_cast<std::uint32_t>(x >> 63U) << 31U | exponent << 23U | static_cast<std::uint32_t>(x & 0x7fffffU);
+}
+
+// A number in (-largest, largest), all of them as likely.
+__device__ inline float even_number(Source source, int parameter, std::int64_t element, float largest) {
+  const std::uint32_t bits = number_bits(source, parameter, element);
+  const float size = static_cast<float>(bits & 0x7fffffU) * 0x1p-23F * largest;
+  return (bits >> 31U) != 0 ? -size : size;
 }
 
 // A weight: any float.

@@ -123,9 +123,9 @@ template <class Memory>
                              });
 }
 
-/// With a ring of 4 chunks in 64 MiB for each part of the model.
-[[nodiscard]] inline StepMemory memory_with_ring(const std::vector<MemoryPart>& parts, const StepChoices& choices) {
-  using Ring = tide::Ring<tide::Chunks<4>, tide::Bytes<(tide::index_t{64} << 20)>>;
+/// With a ring for each part of the model, of 4 chunks in 64 MiB if not said.
+template <class Ring = tide::Ring<tide::Chunks<4>, tide::Bytes<(tide::index_t{64} << 20)>>>
+[[nodiscard]] StepMemory memory_with_ring(const std::vector<MemoryPart>& parts, const StepChoices& choices) {
   return detail::tide_memory(
       "tide.ring", parts, choices, detail::slots_of_step<Ring>(parts, choices),
       [](const tide::LayoutView& layout) { return Ring::memory(layout, tide::Exchange::doubling).bytes(); });
