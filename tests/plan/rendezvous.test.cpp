@@ -20,7 +20,7 @@ using tide_test::Planned;
 // Many chunks and few puts in flight, so that every handshake is needed; and one of each.
 using Tight = SendRecvDoublingTransport<Bytes<48>, PutsInFlight<2>>;
 using Whole = SendRecvDoublingTransport<>;
-using Meetings = std::vector<std::vector<Rendezvous>>;
+using All = std::vector<std::vector<Rendezvous>>;
 
 bool crosses(const MeshShape& mesh, std::size_t rank, const Op& op) {
   return op.raises() && mesh.node(Rank{op.peer}) != mesh.node(Rank{static_cast<index_t>(rank)});
@@ -76,7 +76,7 @@ void check_laws(const Planned& planned) {
   CAPTURE(planned.collective.layout.mesh.ranks_per_node);
   const MeshShape mesh = planned.collective.layout.mesh;
   REQUIRE(tide_test::first_violation(planned) == "");
-  const Meetings all = rendezvous(planned.collective, planned.plans);
+  const All all = rendezvous(planned.collective, planned.plans);
   const auto phases = earliest_phases(planned);
   REQUIRE(all.size() == planned.plans.size());
   // What each pair of ranks sends and receives in each phase, in order: bytes, the word and its value.
@@ -93,29 +93,29 @@ void check_laws(const Planned& planned) {
     const auto self = static_cast<std::int32_t>(r);
     std::vector<std::size_t> sends;
     index_t last = -1;
-    for (const Rendezvous& meeting : all[r]) {
-      CHECK(meeting.phase > last);
-      last = meeting.phase;
-      CHECK((!meeting.sends.empty() || !meeting.receives.empty()));
-      const auto behind = std::upper_bound(phases[r].begin(), phases[r].end(), meeting.phase) - phases[r].begin();
-      CHECK(static_cast<index_t>(meeting.position) == behind);
-      for (const Rendezvous::Send& send : meeting.sends) {
+    for (const Rendezvous& each : all[r]) {
+      CHECK(each.phase > last);
+      last = each.phase;
+      CHECK((!each.sends.empty() || !each.receives.empty()));
+      const auto behind = std::upper_bound(phases[r].begin(), phases[r].end(), each.phase) - phases[r].begin();
+      CHECK(static_cast<index_t>(each.position) == behind);
+      for (const Rendezvous::Send& send : each.sends) {
         const Op& op = ops[send.op];
         sends.push_back(send.op);
-        CHECK(send.op < meeting.position);
-        CHECK(phases[r][send.op] == meeting.phase);
+        CHECK(send.op < each.position);
+        CHECK(phases[r][send.op] == each.phase);
         CHECK(send.peer == op.peer);
         CHECK(send.bytes == (op.kind == OpKind::put ? op.width : 0));
         const Op::Raise raise = op.raise();
-        sent[{meeting.phase, self, send.peer}].push_back(
+        sent[{each.phase, self, send.peer}].push_back(
             {send.bytes, raise.word, raise.value, raise.per_run, op.kind == OpKind::put ? op.target_offset : 0});
       }
-      for (const Rendezvous::Receive& receive : meeting.receives) {
+      for (const Rendezvous::Receive& receive : each.receives) {
         const Op::Raise raise = receive.raise;
-        received[{meeting.phase, receive.peer, self}].push_back(
+        received[{each.phase, receive.peer, self}].push_back(
             {receive.bytes, raise.word, raise.value, raise.per_run, receive.offset});
         // Whoever waits for it does so behind the phase.
-        for (std::size_t i = 0; i < meeting.position; ++i) {
+        for (std::size_t i = 0; i < each.position; ++i) {
           CHECK_FALSE((ops[i].kind == OpKind::wait && ops[i].word() == raise.word && ops[i].value() >= raise.value));
         }
       }
@@ -130,11 +130,11 @@ void check_laws(const Planned& planned) {
 }
 
 // What two variants have to have in common where ranks may run either: all but where in the plan it happens.
-Meetings without_positions(Meetings all) {
+All without_positions(All all) {
   for (std::vector<Rendezvous>& of_rank : all) {
-    for (Rendezvous& meeting : of_rank) {
-      meeting.position = 0;
-      for (Rendezvous::Send& send : meeting.sends) send.op = 0;
+    for (Rendezvous& each : of_rank) {
+      each.position = 0;
+      for (Rendezvous::Send& send : each.sends) send.op = 0;
     }
   }
   return all;
@@ -161,7 +161,7 @@ std::vector<std::vector<std::vector<index_t>>> handshakes(const Planned& planned
 }
 
 void check_variants(const std::vector<Planned>& variants) {
-  const Meetings first = without_positions(rendezvous(variants.front().collective, variants.front().plans));
+  const All first = without_positions(rendezvous(variants.front().collective, variants.front().plans));
   const auto shakes = handshakes(variants.front());
   for (const Planned& other : variants) {
     CHECK(without_positions(rendezvous(other.collective, other.plans)) == first);
@@ -223,7 +223,7 @@ TEST_CASE("Rendezvous: keeps them where sums cross in bf16, and where a switch a
 TEST_CASE("Rendezvous: on one node there is nothing to hand over") {
   for (const index_t ranks : {1, 2, 3, 5, 8}) {
     const Planned planned = tide_test::planned_gather(tide_test::odd_group.view(), ranks);
-    for (const auto& meetings : rendezvous(planned.collective, planned.plans)) CHECK(meetings.empty());
+    for (const auto& of_rank : rendezvous(planned.collective, planned.plans)) CHECK(of_rank.empty());
   }
 }
 
@@ -233,7 +233,7 @@ TEST_CASE("Rendezvous: a gather in one chunk takes a phase for each round, and o
         tide_test::planned_gather_on<UnicastTransport, Whole>(tide_test::awkward_group.view(), mesh);
     std::size_t rounds = 0;
     while ((index_t{1} << rounds) < mesh.nodes) ++rounds;
-    for (const auto& meetings : rendezvous(planned.collective, planned.plans)) CHECK(meetings.size() == rounds + 1);
+    for (const auto& of_rank : rendezvous(planned.collective, planned.plans)) CHECK(of_rank.size() == rounds + 1);
   }
 }
 

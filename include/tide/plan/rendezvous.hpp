@@ -64,18 +64,12 @@ struct Rendezvous {
   [[nodiscard]] friend constexpr bool operator==(const Rendezvous&, const Rendezvous&) = default;
 };
 
-}  // namespace tide
-
-#include <tide/plan/detail/rendezvous_walk.hpp>  // RendezvousWalk
-
-namespace tide {
-
 /// In which phases each rank takes part, in order.
 /// @param plans  of all ranks, in rank order
 /// @throws Error (Errc::argument) when a rank waits for what never comes; `verify` says more of such plans
 [[nodiscard]] inline std::vector<std::vector<Rendezvous>> rendezvous(const Collective& collective,
-                                                                     std::span<const Plan> plans) {
-  return detail::RendezvousWalk(collective, plans).walk();
-}
+                                                                     std::span<const Plan> plans);
 
 }  // namespace tide
+
+#include <tide/plan/detail/rendezvous_walk.hpp>

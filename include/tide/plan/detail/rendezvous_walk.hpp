@@ -34,7 +34,7 @@ class RendezvousWalk {
     std::vector<std::vector<Rendezvous>> all;
     for (std::size_t r = 0; r < plans_.size(); ++r) {
       if (walkers_[r].position < plans_[r].ops.size()) refuse(r);
-      all.push_back(std::move(walkers_[r].meetings));
+      all.push_back(std::move(walkers_[r].kept));
     }
     return all;
   }
@@ -45,7 +45,7 @@ class RendezvousWalk {
     std::vector<index_t> words{};           // what each has been raised to in this run
     std::vector<bool> has_put{};            // by lane, in this phase
     std::vector<Rendezvous::Send> sends{};  // in this phase
-    std::vector<Rendezvous> meetings{};
+    std::vector<Rendezvous> kept{};
   };
 
   [[nodiscard]] bool crosses(std::size_t rank, const Op& op) const noexcept {
@@ -108,7 +108,7 @@ class RendezvousWalk {
       met[r].sends = std::exchange(walker.sends, {});
       walker.has_put.assign(walker.has_put.size(), false);
       if (met[r].sends.empty() && met[r].receives.empty()) continue;
-      walker.meetings.push_back(std::move(met[r]));
+      walker.kept.push_back(std::move(met[r]));
       any = true;
     }
     return any;
@@ -127,3 +127,11 @@ class RendezvousWalk {
 };
 
 }  // namespace tide::detail
+
+namespace tide {
+
+inline std::vector<std::vector<Rendezvous>> rendezvous(const Collective& collective, std::span<const Plan> plans) {
+  return detail::RendezvousWalk(collective, plans).walk();
+}
+
+}  // namespace tide
