@@ -2,7 +2,7 @@
 // timeout: 600
 // ranks: 2:TIDE_NODES=2 2:TIDE_NODES=2:CUDA_DEVICE_MAX_CONNECTIONS=1 4:TIDE_NODES=2:TIDE_INTERLEAVED=1 5:TIDE_NODES=5
 // nodes: 2x1 2x2 3x2
-// nodes_without_puts: 2x1 2x2 3x2 5x1 3x3
+// nodes_without_puts: 2x1 2x2 3x2 4x2 8x2 5x1 2x4 3x3
 //
 // Collectives over nodes on GPUs through sends and receives of NCCL, each rank in a process of its own: where there are
 // puts, too, and where there are none, so that a node's arena is a window of that node alone.
@@ -12,6 +12,7 @@
 #include <tide/reduce/slot_reuse.hpp>
 #include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/send_recv_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
@@ -101,6 +102,30 @@ TEST_CASE("CudaFabric: gathers and reduces send and receive at once, each in an 
     }
     fabric.close();
     return gather.verdict() + reduce.verdict();
+  });
+}
+
+TEST_CASE("CudaFabric: one pipeline puts and another sends, in turn") {
+  const tide::DynamicLayout layout = awkward_node_layout();
+  const CollectiveOracle oracle(layout.view());
+  using Puts = tide::RdmaDoublingTransport<tide::Bytes<4096>, tide::PutsInFlight<2>>;
+  check_everybody(node_ranks(), [&](tide::CudaFabric& fabric) -> std::string {
+    if (!fabric.has(tide::Capability::puts)) {
+      MESSAGE("not run: no puts, ", fabric.lacks(tide::Capability::puts));
+      return {};
+    }
+    tide::SlotPool<tide::Depth<2>, tide::DynamicLayout> pool(fabric, layout);
+    GatherRank<CudaProcess, tide::DynamicLayout, tide::UnicastTransport, Puts> puts(fabric, pool, layout, oracle);
+    GatherRank<CudaProcess, tide::DynamicLayout, tide::UnicastTransport, Small> sends(fabric, pool, layout, oracle);
+    fabric.init();
+    tide::CudaStream stream = fabric.stream();
+    poison_slots<CudaProcess>(pool, stream);
+    for (std::uint64_t step = 1; step <= 10; ++step) {
+      puts.step(pool, Source::shards, 2 * step, stream);
+      sends.step(pool, Source::shards, 2 * step + 1, stream);
+    }
+    fabric.close();
+    return puts.verdict() + sends.verdict();
   });
 }
 
