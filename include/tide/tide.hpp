@@ -50,6 +50,7 @@
 #include <tide/plan/plan.hpp>
 #include <tide/plan/plan_builder.hpp>
 #include <tide/plan/print.hpp>
+#include <tide/plan/rendezvous.hpp>
 #include <tide/plan/signal_words.hpp>
 #include <tide/plan/tally.hpp>
 #include <tide/plan/trace.hpp>

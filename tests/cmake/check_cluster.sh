@@ -27,6 +27,11 @@ grep -qE '^\[rank 0\] NCCL_COMM_ID=127\.0\.0\.1:[0-9]+$' out.txt || fail "no NCC
 grep -qE '^\[rank 0\] TIDE_RANKS_DIR=/' out.txt || fail "no TIDE_RANKS_DIR"
 ! grep -q NCCL_GDRCOPY_USE_INTERNAL_DMABUF out.txt || fail "NCCL would pass the stand-in over"
 
+TIDE_NO_PUTS=1 TIDE_GDR_STAND_IN=nowhere expect 0 '' 2x1 env
+for variable in NCCL_GDRCOPY_ENABLE=0 NCCL_RMA_DISABLE=1 LD_LIBRARY_PATH=/elsewhere NCCL_HOSTID=tide-node-1; do
+  grep -qxF "[rank 1] $variable" out.txt || fail "without puts: no $variable in the environment of a rank"
+done
+
 # Arguments arrive as they are, and exit codes are those of tests/support/ranks.
 expect 0 '' 1x1 printf '%s|' 'two words' '$HOME' ''
 [[ $(cat out.txt) == '[rank 0] two words|$HOME||' ]] || fail "arguments: $(cat out.txt)"

@@ -5,10 +5,13 @@
 
 #include <doctest/doctest.h>
 #include <tide/layout/dynamic_layout.hpp>
+#include <tide/pipeline/reduce_scatter.hpp>
+#include <tide/reduce/node_exchange.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/send_recv_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
+#include "support/collectives.hpp"
 #include "support/delays.hpp"
 #include "support/gather_rank.hpp"
 #include "support/host_ranks.hpp"
@@ -91,6 +94,33 @@ void check(tide::MeshShape mesh, const tide::HostOptions& options, std::uint64_t
   tide::DynamicGroup single;
   single.add("one", {1, 70}, Element::bf16, Element::bf16);
   gather_in_turns<Intra, Inter>(Layout(awkward_group(mesh.ranks()), mesh), Layout(single, mesh), options, steps);
+}
+
+TEST_CASE(
+    "AllGather, ReduceScatter: where nodes are crossed by sends and receives a fabric can ask for every rank's plan") {
+  using Reducer = tide::CopyEngineReducer<>;
+  using Ring = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>;
+  for (const tide::MeshShape mesh : meshes) {
+    const Layout layout(group_of({{13, 6}, {2, 5}, {0, 4}}, Element::bf16, Element::bf16), mesh);
+    for (index_t r = 0; r < mesh.ranks(); ++r) {
+      const auto gather = [&](tide::Rank rank) {
+        return tide::detail::gather_variant<tide::HostFabric, Layout, tide::UnicastTransport, SendRecv>(
+            layout.view(), tide::OwnBlock::cast, rank);
+      };
+      const auto reduce = [&](tide::Rank rank) {
+        return tide::detail::reduce_variant<tide::HostFabric, Layout, Reducer, tide::SendRecvDirectTransport, Ring>(
+            layout.view(), tide::GradientSource::table, rank);
+      };
+      CHECK(gather(tide::Rank{0}).plan_of(tide::Rank{r}) == gather(tide::Rank{r}).plan);
+      CHECK(reduce(tide::Rank{0}).plan_of(tide::Rank{r}) == reduce(tide::Rank{r}).plan);
+    }
+    CHECK_FALSE(tide::detail::gather_variant<tide::HostFabric, Layout, tide::UnicastTransport, Whole>(
+                    layout.view(), tide::OwnBlock::cast, tide::Rank{0})
+                    .plan_of);
+    CHECK_FALSE(tide::detail::reduce_variant<tide::HostFabric, Layout, Reducer, tide::RdmaDirectTransport, Ring>(
+                    layout.view(), tide::GradientSource::table, tide::Rank{0})
+                    .plan_of);
+  }
 }
 
 TEST_CASE("AllGather over nodes: every source arrives bit for bit, and no other byte changes") {

@@ -43,6 +43,7 @@ TEST_CASE("node reduce: every exchange that ships keeps the laws of one") {
   tide_test::check_node_exchange<RdmaDoublingTransport<>>();
   tide_test::check_node_exchange<SendRecvDoublingTransport<>>();
   tide_test::check_node_exchange<RdmaDirectTransport>();
+  tide_test::check_node_exchange<SendRecvDirectTransport>();
   tide_test::check_node_exchange<Bf16Wire<RdmaDoublingTransport<>>>();
   tide_test::check_node_exchange<Bf16Wire<RdmaDirectTransport>>();
 }

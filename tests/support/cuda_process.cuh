@@ -147,12 +147,14 @@ struct CudaProcess {
     std::_Exit(77);
   }
 
-  /// Skips where so many ranks find no place: each needs a GPU of its own before NCCL 2.32.
+  /// Skips where so many ranks find no place: before NCCL 2.32 each needs a GPU of its own, as far as NCCL sees that
+  /// they are on one machine.
   static void skip_unless_ranks_fit(int devices) {
     int nccl = 0;
     REQUIRE(ncclGetVersion(&nccl) == ncclSuccess);
-    if (world() <= devices || nccl >= NCCL_VERSION(2, 32, 0)) return;
-    skip(std::to_string(world()) + " ranks need as many GPUs, or NCCL 2.32 for several on one; there are " +
+    const index_t ranks = std::getenv("NCCL_HOSTID") != nullptr ? world() / number("TIDE_NODES") : world();
+    if (ranks <= devices || nccl >= NCCL_VERSION(2, 32, 0)) return;
+    skip(std::to_string(ranks) + " ranks need as many GPUs, or NCCL 2.32 for several on one; there are " +
          std::to_string(devices) + ", with NCCL " + tide::detail::nccl_version_text(nccl));
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CudaCommunicators: the NCCL communicators of one rank: one for gathers, one for reduces, since NCCL serialises all
-// work on one communicator; and where ranks are on several machines one for letters, such as errors.
+// work on one communicator; and where ranks are on several machines, and put, one for letters, such as errors.
 //
 //   a thread per GPU      auto all = tide::CudaCommunicators::of_devices({0, 1});
 //   a process per GPU     auto mine = tide::CudaCommunicators::from_environment();
@@ -28,7 +28,7 @@ namespace tide {
 class CudaCommunicators {
  public:
   /// Takes communicators over; all must have the same ranks in the same order.
-  /// @param mail  for letters between machines; null where all ranks reach each other's memory
+  /// @param mail  for letters between machines; null where all ranks reach each other's memory, or have no puts
   /// @pre for puts between nodes `numRmaSig` of the configuration of each is at least 2
   CudaCommunicators(ncclComm_t gather, ncclComm_t reduce, int device, ncclComm_t mail = nullptr)
       : gather_(gather), reduce_(reduce), mail_(mail), device_(device) {}
@@ -94,7 +94,7 @@ class CudaCommunicators {
 
   [[nodiscard]] ncclComm_t gather() const noexcept { return gather_; }
   [[nodiscard]] ncclComm_t reduce() const noexcept { return reduce_; }
-  /// Null where all ranks reach each other's memory.
+  /// Null where all ranks reach each other's memory, or have no puts.
   [[nodiscard]] ncclComm_t mail() const noexcept { return mail_; }
   [[nodiscard]] int device() const noexcept { return device_; }
 
@@ -115,8 +115,9 @@ class CudaCommunicators {
   // A communicator, and beside it the others that a rank needs. Collective over it.
   [[nodiscard]] static CudaCommunicators beside(ncclComm_t gather, int rank, int device) {
     const ncclComm_t reduce = split_of(gather, 0, rank);
-    const bool is_far = detail::NcclFindings(gather).nodes > 1;
-    return {gather, reduce, device, is_far ? split_of(gather, 0, rank) : nullptr};
+    const detail::NcclFindings found(gather);
+    const bool has_letters = found.nodes > 1 && found.no_puts.empty();
+    return {gather, reduce, device, has_letters ? split_of(gather, 0, rank) : nullptr};
   }
   [[nodiscard]] static ncclComm_t split_of(ncclComm_t whole, int color, int key) {
     ncclComm_t part = nullptr;

@@ -8,8 +8,9 @@
 //   fabric.init();
 //
 // A signal is an 8-byte copy of an epoch word to the peer; a wait for one is a stream wait; lanes of a rank meet at
-// events. What crosses nodes is put by NCCL, from NCCL 2.31.2 on. No kernel moves a byte. Stream capture is refused:
-// epochs are immediate values and cannot advance in a replay.
+// events. What crosses nodes is put by NCCL, from NCCL 2.31.2 on, and no kernel moves a byte; a policy that asks for
+// sends and receives gets NCCL's kernels. Stream capture is refused: epochs are immediate values and cannot advance in
+// a replay.
 //
 // What one rank refuses, and the first error of any rank, fails the fabric on all ranks with the same words: ranks run
 // ahead of each other, so nobody can take a call back that another one has begun. On a fabric of one rank a refused
@@ -60,14 +61,13 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] bool has(Capability capability) const noexcept override {
     switch (capability) {
       case Capability::none:
+      case Capability::send_receive:
         return true;
       case Capability::multicast:
       case Capability::switch_sums:
         return options_.multicast == CudaMulticast::emulated;
       case Capability::puts:
         return no_puts_.empty();
-      case Capability::send_receive:
-        break;
     }
     return false;
   }
@@ -166,9 +166,13 @@ class CudaFabric final : public FabricPort {
                const detail::CudaBindings& bindings, std::uint64_t run, cudaStream_t stream);
   void wait_for_ranks(detail::CudaProgram& program, const detail::CudaVariant& variant, const detail::CudaStep& step,
                       std::uint64_t run, cudaStream_t stream);
+  void keep_rendezvous(detail::CudaProgram& program, const detail::CudaVariant& variant,
+                       const detail::CudaRendezvous& rendezvous, const Bindings& bindings, std::uint64_t run,
+                       cudaStream_t caller);
   void start_kernel(const detail::CudaProgram& program, const detail::CudaVariant& variant,
                     const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
                     cudaStream_t stream);
+  void register_arena();
   void open_networks();
   [[nodiscard]] std::vector<int> far_ranks() const;
   [[nodiscard]] int communicator_rank(index_t rank) const noexcept {
@@ -191,6 +195,8 @@ class CudaFabric final : public FabricPort {
   void part_from_far_ranks();
   void compare_ranks();
   void check_paths();
+  void check_sends();
+  void require_right_words(index_t wrong);
   [[nodiscard]] bool meet(bool is_good);
   void require_reach();
   void make_zeros();
@@ -210,6 +216,8 @@ class CudaFabric final : public FabricPort {
   int device_;
   bool has_bulk_sums_ = false;  // whether the GPU has what sums with bulk loads need
   std::string no_puts_;         // why there are none; empty where there are
+  index_t machines_ = 1;        // nodes that NCCL finds
+  ncclComm_t node_ = nullptr;   // of the ranks of this one, where a window over all of them is not to be had
   detail::CudaNodes nodes_;
   Rank rank_{};
   MeshShape mesh_{};
@@ -219,7 +227,12 @@ class CudaFabric final : public FabricPort {
   detail::CudaMail mail_;
   std::array<detail::CudaNetwork, 2> networks_;  // by Operation
   std::vector<detail::CudaNetwork::Landing> landings_;
-  index_t network_words_ = 0;                  // in the arena: one on its way for each
+  detail::NcclParcels parcels_;  // these five: of the rendezvous that is being enqueued
+  std::vector<detail::CudaNetwork::Raise> raises_;
+  std::vector<int> rendezvous_peers_;
+  std::vector<cudaEvent_t> sent_;
+  std::vector<cudaStream_t> put_lanes_;
+  index_t network_words_ = 0;                  // in the arena: CudaNetwork::words_bytes for each
   const std::byte** node_memories_ = nullptr;  // on the device: the arenas of the node's ranks
   cudaStream_t init_stream_ = nullptr;
   cudaStream_t rescue_stream_ = nullptr;

@@ -25,6 +25,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,9 @@ struct PlanVariant {
   Plan plan;
   std::vector<KernelCode> kernels;
   std::string writer{};  ///< names of the policies that wrote the plan; the same on every rank
+  /// The plan of any rank, where nodes are crossed by sends and receives (`Capability::send_receive`): a fabric with
+  /// such a network has to know what the others send. Empty where they are not. Asked in `attach` only.
+  std::function<Plan(Rank)> plan_of{};
 };
 
 /// A fabric as pipelines use it. Users call the members of their own fabric instead.

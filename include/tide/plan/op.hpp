@@ -112,6 +112,8 @@ struct Op {
     index_t word = 0;
     index_t value = 0;
     index_t per_run = 0;
+
+    [[nodiscard]] friend constexpr bool operator==(const Raise&, const Raise&) = default;
   };
   [[nodiscard]] constexpr bool raises() const noexcept { return kind == OpKind::signal || kind == OpKind::put; }
   /// @pre raises()

@@ -91,8 +91,8 @@ struct Crossing<R, SingleNode> {
 
 /// `X::name`, `X::capability`, and `X::exchange` where it is not doubling; only a reducer can leave sums to a switch.
 ///
-/// Models: SingleNode, RdmaDirectTransport, AutoTransport, and the transports that double: RdmaDoublingTransport,
-/// SendRecvDoublingTransport.
+/// Models: SingleNode, RdmaDirectTransport, SendRecvDirectTransport, AutoTransport, and the transports that double:
+/// RdmaDoublingTransport, SendRecvDoublingTransport.
 template <class X>
 concept NodeExchange = requires {
   { X::name } -> std::convertible_to<std::string_view>;
@@ -105,6 +105,13 @@ concept NodeExchange = requires {
 struct RdmaDirectTransport {
   static constexpr std::string_view name = "RDMA direct";
   static constexpr Capability capability = Capability::puts;
+  static constexpr Exchange exchange = Exchange::direct;
+};
+
+/// The same by sends and receives, for clusters whose network has no one-sided puts. On GPUs those take SMs.
+struct SendRecvDirectTransport {
+  static constexpr std::string_view name = "send-receive direct (uses SMs)";
+  static constexpr Capability capability = Capability::send_receive;
   static constexpr Exchange exchange = Exchange::direct;
 };
 
@@ -124,6 +131,6 @@ struct Bf16Wire : Inter {
 };
 
 static_assert(NodeExchange<Bf16Wire<RdmaDirectTransport>> && wire_of<Bf16Wire<RdmaDirectTransport>> == Element::bf16);
-static_assert(NodeExchange<SingleNode> && NodeExchange<RdmaDirectTransport>);
+static_assert(NodeExchange<SingleNode> && NodeExchange<RdmaDirectTransport> && NodeExchange<SendRecvDirectTransport>);
 
 }  // namespace tide

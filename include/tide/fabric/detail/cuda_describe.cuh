@@ -23,7 +23,8 @@ namespace tide {
 // How what goes to a rank goes there.
 inline std::string CudaFabric::describe_way(index_t rank) const {
   if (mesh_.node(Rank{static_cast<std::int32_t>(rank)}) != mesh_.node(rank_)) {
-    if (!no_puts_.empty()) return "another node: out of reach, " + no_puts_;
+    if (!no_puts_.empty())
+      return "another node: sends and receives by NCCL, whose kernels use SMs; no puts: " + no_puts_;
     return window_.peer(rank, rank_.value) != nullptr
                ? "another node, of the same machine: puts by NCCL, through copy engines"
                : "another node: puts by NCCL, through the network";
@@ -65,18 +66,24 @@ inline std::string CudaFabric::describe_paths() {
       std::vector<index_t> bytes(copies.size());
       std::vector<index_t> puts(copies.size());
       std::vector<index_t> put_bytes(copies.size());
+      index_t rendezvous = 0;
       index_t multicasts = 0;
       index_t multicast_bytes = 0;
       index_t launches[2] = {0, 0};
       index_t switch_launches = 0;
       index_t bulk = 0;
       for (const detail::CudaStep& step : variant->steps) {
+        if (step.kind == detail::CudaStep::Kind::rendezvous) {
+          ++rendezvous;
+          continue;
+        }
         const Op& op = variant->plan.ops[step.first];
         const index_t size = index_t{op.width} * op.rows;
         if (step.kind == detail::CudaStep::Kind::copy) {
           ++copies[static_cast<std::size_t>(op.peer)];
           bytes[static_cast<std::size_t>(op.peer)] += size;
-        } else if (step.kind == detail::CudaStep::Kind::put) {
+        } else if (step.kind == detail::CudaStep::Kind::put ||
+                   (step.kind == detail::CudaStep::Kind::send && op.kind == OpKind::put)) {
           ++puts[static_cast<std::size_t>(op.peer)];
           put_bytes[static_cast<std::size_t>(op.peer)] += size;
         } else if (step.kind == detail::CudaStep::Kind::multicast) {
@@ -95,7 +102,12 @@ inline std::string CudaFabric::describe_paths() {
         if (copies[r] > 0) out += detail::text({"  to rank ", r, ": ", copies[r], " copies, ", bytes[r], " bytes\n"});
       }
       for (std::size_t r = 0; r < puts.size(); ++r) {
-        if (puts[r] > 0) out += detail::text({"  to rank ", r, ": ", puts[r], " puts, ", put_bytes[r], " bytes\n"});
+        if (puts[r] == 0) continue;
+        out += detail::text(
+            {"  to rank ", r, ": ", puts[r], variant->is_two_sided ? " sends, " : " puts, ", put_bytes[r], " bytes\n"});
+      }
+      if (rendezvous > 0) {
+        out += detail::text({"  with other nodes: ", rendezvous, " rendezvous, by kernels of NCCL, which use SMs\n"});
       }
       if (multicasts > 0) {
         out += detail::text({"  to all ranks of the node: ", multicasts, " multicast writes, each as ",

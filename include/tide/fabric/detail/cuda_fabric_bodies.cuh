@@ -141,6 +141,10 @@ inline void CudaFabric::record_exit(detail::CudaProgram& program, const Exit& ex
 inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVariant& variant,
                                 const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
                                 cudaStream_t stream) {
+  if (step.kind == detail::CudaStep::Kind::rendezvous) {
+    keep_rendezvous(program, variant, variant.rendezvous[step.first], bindings, run, stream);
+    return;
+  }
   const Op& op = variant.plan.ops[step.first];
   const bool two_calls = step.kind == detail::CudaStep::Kind::signal_peer && step.stages;
   const index_t ranks = mesh_.ranks_per_node;
@@ -171,6 +175,11 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
                  program.places.signals + 8 * op.word(), stream, polls(program.label));
       break;
     }
+    case detail::CudaStep::Kind::send:
+      detail::check(cudaEventRecord(program.sent[step.lane].get(), stream), "cudaEventRecord");
+      break;
+    case detail::CudaStep::Kind::rendezvous:
+      break;
     case detail::CudaStep::Kind::signal_own:
       detail::check(cudaEventRecord(program.events[static_cast<std::size_t>(step.word)].get(), stream),
                     "cudaEventRecord");
@@ -231,6 +240,51 @@ inline void CudaFabric::wait_for_ranks(detail::CudaProgram& program, const detai
     net.await(landings_, polls(program.label));
   }
   if (count > 0) detail::check(cuStreamBatchMemOp(stream, count, waits.data(), 0), "cuStreamBatchMemOp");
+}
+
+// Behind what the lanes that send have done, and before what they do after a put. Receives go to where a put would have
+// gone: arenas are alike on all ranks.
+inline void CudaFabric::keep_rendezvous(detail::CudaProgram& program, const detail::CudaVariant& variant,
+                                        const detail::CudaRendezvous& rendezvous, const Bindings& bindings,
+                                        std::uint64_t run, cudaStream_t caller) {
+  const detail::CudaRange part("rendezvous", static_cast<std::uint64_t>(rendezvous.phase));
+  detail::CudaNetwork& net = network(variant.collective.operation);
+  parcels_.clear();
+  raises_.clear();
+  rendezvous_peers_.clear();
+  sent_.clear();
+  put_lanes_.clear();
+  for (const Rendezvous::Send& send : rendezvous.sends) {
+    if (send.bytes == 0) continue;
+    parcels_.sends.push_back({source(program, variant, variant.plan.ops[send.op], bindings),
+                              static_cast<std::size_t>(send.bytes), communicator_rank(send.peer)});
+  }
+  for (const Rendezvous::Receive& receive : rendezvous.receives) {
+    raises_.push_back(
+        {word_at(program, rank_.value, receive.raise.word), epoch(receive.raise.value, receive.raise.per_run, run)});
+    if (receive.bytes == 0) continue;
+    parcels_.receives.push_back({locate(program, variant, rank_.value, receive.place, receive.offset, bindings),
+                                 static_cast<std::size_t>(receive.bytes), communicator_rank(receive.peer)});
+  }
+  for (const std::int32_t to : rendezvous.tokens_to) parcels_.sends.push_back(net.token_to(communicator_rank(to)));
+  for (const std::int32_t from : rendezvous.tokens_from) {
+    parcels_.receives.push_back(net.token_from(communicator_rank(from)));
+  }
+  for (const std::int32_t peer : rendezvous.peers) rendezvous_peers_.push_back(communicator_rank(peer));
+  for (const std::uint16_t lane : rendezvous.lanes) sent_.push_back(program.sent[lane].get());
+  for (const std::uint16_t lane : rendezvous.put_lanes) {
+    put_lanes_.push_back(variant.lanes[lane] != nullptr ? variant.lanes[lane] : caller);
+    admit(put_lanes_.back(), 1, program.label);
+  }
+  admit(net.stream(), rendezvous.calls(), program.label);
+  const ncclResult_t status =
+      net.rendezvous(parcels_, rendezvous_peers_, sent_, raises_, put_lanes_, polls(program.label));
+  if (status == ncclSuccess) return;
+  std::string ranks;
+  for (const std::int32_t peer : rendezvous.peers) ranks += (ranks.empty() ? "" : ", ") + std::to_string(peer);
+  detail::check(status, detail::text({"a rendezvous with rank ", ranks, " of ", program.label, ", step ", run,
+                                      ", on rank ", rank_.value, ","})
+                            .c_str());
 }
 
 inline void CudaFabric::start_kernel(const detail::CudaProgram& program, const detail::CudaVariant& variant,

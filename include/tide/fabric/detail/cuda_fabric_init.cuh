@@ -5,7 +5,7 @@
 #pragma once
 
 #include <tide/fabric/cuda_fabric.cuh>
-#include <tide/fabric/detail/variants.hpp>  // require_one_handshake, fingerprint_of
+#include <tide/fabric/detail/variants.hpp>  // require_one_handshake, require_one_rendezvous, fingerprint_of
 
 #include <algorithm>
 #include <thread>
@@ -25,6 +25,7 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
   detail::check(ncclCommUserRank(gather_, &rank), "ncclCommUserRank");
   const detail::NcclFindings found(gather_);
   no_puts_ = found.no_puts;
+  machines_ = found.nodes;
   nodes_ = detail::CudaNodes(found, options_);
   rank_ = nodes_.in_mesh(rank);
   mesh_ = nodes_.mesh;
@@ -60,9 +61,7 @@ inline CudaStream CudaFabric::stream() {
 
 inline std::string CudaFabric::lacks(Capability capability) const {
   if (has(capability)) return {};
-  if (capability == Capability::puts) return no_puts_;
-  return capability == Capability::send_receive ? "sends and receives are not supported in this version"
-                                                : "there is no multicast address in this version";
+  return capability == Capability::puts ? no_puts_ : "there is no multicast address in this version";
 }
 
 inline cudaStream_t CudaFabric::lane(Operation operation, Lane lane) {
@@ -96,6 +95,8 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
     raise(Errc::order, "tide::CudaFabric: pipelines, pools and storage must be constructed before init.");
   }
   detail::require_one_handshake(variants, label);
+  auto rendezvous = detail::rendezvous_of(variants);
+  detail::require_one_rendezvous(rendezvous, label);
   const std::uint64_t print = detail::fingerprint_of(variants);
   const detail::DeviceGuard guard(device_);
   auto program = std::make_unique<detail::CudaProgram>();
@@ -103,15 +104,18 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
   program->places = places;
   program->label = std::move(label);
   program->landed.assign(static_cast<std::size_t>(mesh_.ranks()), 0);
-  for (PlanVariant& given : variants) {
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    PlanVariant& given = variants[v];
     const Operation operation = given.collective.operation;
-    auto& made = program->variants.emplace_back(std::make_unique<detail::CudaVariant>(
-        given.collective, std::move(given.kernels), std::move(given.plan), places.network_inbox));
+    auto& made = program->variants.emplace_back(
+        std::make_unique<detail::CudaVariant>(given.collective, std::move(given.kernels), std::move(given.plan),
+                                              places.network_inbox, std::move(rendezvous[v])));
     for (const Lane& each : made->plan.lanes) {
       made->lanes.push_back(each.kind == LaneKind::caller ? nullptr : lane(operation, each));
     }
     made->prepare();
     while (program->events.size() < made->plan.lanes.size()) program->events.emplace_back();
+    while (made->is_two_sided && program->sent.size() < made->plan.lanes.size()) program->sent.emplace_back();
     for (const Exit& exit : made->plan.exits) {
       auto& ring = program->exits[static_cast<std::size_t>(exit.kind)];
       if (!ring.empty()) continue;
@@ -239,7 +243,7 @@ inline void CudaFabric::init() {
   if (phase_ != Phase::building) raise(Errc::order, "tide::CudaFabric: init must be called once.");
   const detail::DeviceGuard guard(device_);
   compare_ranks();
-  if (mesh_.nodes > 1) network_words_ = reserve(32, 256);
+  if (mesh_.nodes > 1) network_words_ = reserve(2 * detail::CudaNetwork::words_bytes, 256);
   const index_t mail = reserve(detail::CudaMail::bytes(mesh_.ranks()), 256);
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
@@ -257,11 +261,11 @@ inline void CudaFabric::init() {
                                                " could not be allocated on every rank."}));
     failure_.raise_it();
   }
-  window_.register_memory(gather_, mesh_.ranks(), init_stream_);
+  register_arena();
   open_networks();
   require_reach();
   mail_.open(window_, mail, mesh_.ranks(), rank_.value, init_stream_);
-  if (const std::vector<int> far = far_ranks(); !far.empty()) {
+  if (const std::vector<int> far = far_ranks(); !far.empty() && no_puts_.empty()) {
     if (communicators_->mail() == nullptr) {
       raise(Errc::argument,
             "tide::CudaCommunicators: ranks on several machines need a third communicator, for letters.");
@@ -269,6 +273,7 @@ inline void CudaFabric::init() {
     mail_.reach_far(window_, communicators_->mail(), far);
   }
   check_paths();
+  check_sends();
   for (const auto& program : programs_) {
     detail::check(cudaMemsetAsync(window_.memory() + program->places.signals, 0,
                                   static_cast<std::size_t>(program->words.bytes()), init_stream_),
@@ -295,18 +300,34 @@ inline void CudaFabric::init() {
   failure_.raise_it();
 }
 
-// What puts need, where there are several nodes: windows of both communicators over the one arena, and streams.
+// Makes the arena a window. Between machines without puts NCCL has none for all ranks, but one for those of a machine.
+inline void CudaFabric::register_arena() {
+  if (no_puts_.empty() || machines_ == 1) {
+    window_.register_memory(gather_, mesh_.ranks(), init_stream_);
+    return;
+  }
+  const index_t ranks = mesh_.ranks() / machines_;
+  const index_t own = communicator_rank(rank_.value);
+  ncclConfig_t config = detail::nccl_configuration();
+  detail::check(ncclCommSplit(gather_, static_cast<int>(own / ranks), static_cast<int>(own), &node_, &config),
+                "ncclCommSplit");
+  window_.register_memory(node_, ranks, init_stream_, own - own % ranks, mesh_.ranks());
+}
+
+// What crosses nodes, where there are several: streams, and where there are puts windows of both communicators over the
+// one arena.
 inline void CudaFabric::open_networks() {
   std::vector<int> numbers;
   for (index_t r = 0; r < mesh_.ranks(); ++r) numbers.push_back(communicator_rank(r));
   window_.renumber(numbers);
   if (mesh_.nodes == 1) return;
+  const ncclComm_t reduce = communicators_->reduce();
+  network(Operation::gather).open(window_, gather_, numbers.size(), network_words_);
+  network(Operation::reduce).open(window_, reduce, numbers.size(), network_words_ + detail::CudaNetwork::words_bytes);
   if (no_puts_.empty()) {
     const std::vector<int> far = far_ranks();
-    const ncclComm_t reduce = communicators_->reduce();
-    network(Operation::gather).open(window_, window_.window_of(gather_), gather_, numbers.size(), network_words_, far);
-    network(Operation::reduce)
-        .open(window_, window_.register_on(reduce), reduce, numbers.size(), network_words_ + 16, far);
+    network(Operation::gather).allow_puts(window_.window_of(gather_), far);
+    network(Operation::reduce).allow_puts(window_.register_on(reduce), far);
   }
   if (options_.multicast != CudaMulticast::emulated) return;
   std::vector<const std::byte*> memories;
@@ -336,7 +357,32 @@ inline void CudaFabric::check_paths() {
     poll("init", [far] { return !detail::is_busy(far); });
   }
   static_cast<void>(meet(true));
-  const index_t wrong = mail_.wrong_greeting(init_stream_);
+  require_right_words(mail_.wrong_greeting(init_stream_));
+}
+
+// The same of what ranks of other nodes send, with whom NCCL connects here, which blocks the host.
+inline void CudaFabric::check_sends() {
+  for (const Operation operation : {Operation::gather, Operation::reduce}) {
+    std::vector<int> peers;  // the same on both sides
+    for (const auto& program : programs_) {
+      for (const auto& variant : program->variants) {
+        if (variant->collective.operation != operation) continue;
+        for (const detail::CudaRendezvous& each : variant->rendezvous) {
+          for (const std::int32_t peer : each.peers) peers.push_back(communicator_rank(peer));
+        }
+      }
+    }
+    std::sort(peers.begin(), peers.end());
+    peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+    const auto waits = [this](const detail::CudaQueue::Met& met) { poll("init", met); };
+    const int wrong = peers.empty() ? -1 : network(operation).greet(peers, communicator_rank(rank_.value), waits);
+    require_right_words(wrong < 0 ? -1 : nodes_.in_mesh(wrong).value);
+  }
+}
+
+// The same verdict on all ranks.
+// @param wrong  the rank whose words did not arrive here as they were sent; -1 for none
+inline void CudaFabric::require_right_words(index_t wrong) {
   if (meet(wrong < 0)) return;
   failure_.set(Errc::operation,
                wrong < 0

@@ -7,7 +7,8 @@
 //   arena of rank 1   | letter of rank 0 | own letter | letter of rank 2 | ...      1024 bytes each
 //
 // To ranks on other machines the whole letter is put, in one group, through a communicator that carries nothing else
-// and on a stream of its own: a rank that is lost may hold both for ever, and what comes after does not arrive.
+// and on a stream of its own: a rank that is lost may hold both for ever, and what comes after does not arrive. Where
+// there are no puts no letter goes there, and none comes: each machine then has its own deadline and its own error.
 //
 // Copies of one stream arrive in order, so a word is sent after the text that it speaks of. A put, and a copy that
 // reads a letter, promise no order: who sees the word reads again before it believes the text.
@@ -109,7 +110,7 @@ class CudaMail {
     for (index_t r = ranks_; r-- > 0;) {
       CudaLetter expected{};
       greet(expected, r, window_->peer(r, own_) != nullptr ? own_ : ranks_ - 1);
-      if (r != own_ && std::memcmp(&expected, &seen_[r], sizeof expected) != 0) wrong = r;
+      if (hears(r) && std::memcmp(&expected, &seen_[r], sizeof expected) != 0) wrong = r;
     }
     const auto count = static_cast<std::size_t>(ranks_);
     std::memset(seen_, 0, (count + 1) * sizeof(CudaLetter));
@@ -180,10 +181,10 @@ class CudaMail {
     return nullptr;
   }
 
-  // Whether every other rank has said that it closes, as of the last `ask`.
+  // Whether every other rank whose letters come has said that it closes, as of the last `ask`.
   [[nodiscard]] bool all_close() const noexcept {
     for (index_t r = 0; r < ranks_; ++r) {
-      if (r != own_ && seen_[r].is_closing == 0) return false;
+      if (hears(r) && seen_[r].is_closing == 0) return false;
     }
     return true;
   }
@@ -200,6 +201,11 @@ class CudaMail {
     for (std::size_t i = 0; i < sizeof letter; ++i) {
       bytes[i] = static_cast<unsigned char>(i * 7 + static_cast<std::size_t>(from) * 31 + static_cast<std::size_t>(to));
     }
+  }
+
+  // Whether letters of another rank come here.
+  [[nodiscard]] bool hears(index_t rank) const noexcept {
+    return rank != own_ && (far_stream_ != nullptr || window_->peer(rank, own_) != nullptr);
   }
 
   void write_text(const std::string& words) noexcept {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What crosses nodes in one operation: puts and waits of one NCCL communicator, on one stream of their own.
+// What crosses nodes in one operation: puts and waits, or sends and receives, of one NCCL communicator, on one stream
+// of their own.
 //
 //   lane        ---- event ---> network stream    ncclPutSignal                          put, over when it comes back
 //   lane        ---- event ---> network stream    write the word, ncclPutSignal          signal to another node
 //   lane, wait  <---- word ----  network stream   ncclWaitSignal, write the word         wait for what is put
+//
+//   lanes       ---- event ---> network stream    ncclSend and ncclRecv in one group     a rendezvous
+//   lane, wait  <---- word ----                   write the words of what has come
+//   lanes       <---- event ---                                                          puts of it are over
 //
 // NCCL runs all work of a communicator in the order in which it is enqueued, and a put to another machine holds its
 // stream until it is done, so lanes keep out of it: here the issue order of the plan is the order of one stream, and
@@ -15,13 +20,14 @@
 // CudaVariant checks, so the difference of two values is a count. Words that come without data (a slot is free, a chunk
 // has been added) are put themselves, with a signal index that nobody waits for; the waiting lane watches the word.
 //
-// A wait of NCCL cannot be released by anyone else. After a lost rank the stream stays as it is and is left to the end
-// of the process.
+// A wait of NCCL cannot be released by anyone else, nor can a kernel that waits for the other side. After a lost rank
+// the stream stays as it is and is left to the end of the process.
 
 #pragma once
 
-#include <tide/fabric/detail/cuda_check.cuh>  // CudaEvent
-#include <tide/fabric/detail/nccl_puts.cuh>   // nccl_put, nccl_wait
+#include <tide/fabric/detail/cuda_check.cuh>    // CudaEvent
+#include <tide/fabric/detail/nccl_parcels.cuh>  // nccl_hand_over
+#include <tide/fabric/detail/nccl_puts.cuh>     // nccl_put, nccl_wait
 
 #include <cstddef>
 #include <cstdint>
@@ -41,16 +47,27 @@ class CudaNetwork {
     CUdeviceptr word = 0;
     std::uint64_t value = 0;
   };
+  // An own word that is raised behind what has come.
+  struct Raise {
+    CUdeviceptr word = 0;
+    std::uint64_t value = 0;
+  };
+  enum class Kind : std::uint8_t { put, wait, rendezvous };
   // What the stream is at.
   struct Head {
     std::vector<int> peers{};
-    bool is_put = false;  // or a wait for what the peers put
+    Kind kind = Kind::wait;
   };
 
-  // Of puts and waits that may be queued, and of puts to a rank that is out of reach: NCCL's own queue holds 32 of
-  // those or more (NCCL_RMA_PROXY_QUEUE_SIZE), and spins when it is full.
+  // Of steps that may be queued, and of puts to a rank that is out of reach: NCCL's own queue holds 32 of those or more
+  // (NCCL_RMA_PROXY_QUEUE_SIZE), and spins when it is full.
   static constexpr std::size_t capacity = 128;
   static constexpr std::size_t puts_to_a_far_peer = 24;
+  // Rendezvous: NCCL's host call spins where its own queues are full.
+  static constexpr std::size_t most_rendezvous = 16;
+
+  // Of the arena.
+  static constexpr index_t words_bytes = 32;
 
   // Driver calls of a put or signal, about.
   static constexpr index_t calls_of_put = 5;
@@ -59,15 +76,10 @@ class CudaNetwork {
   CudaNetwork(const CudaNetwork&) = delete;
   CudaNetwork& operator=(const CudaNetwork&) = delete;
 
-  // @param window  the arena's, on the communicator
-  // @param words   16 bytes of the arena: for a word on its way, and for farewells to land
-  // @param far     ranks of the communicator that are out of reach
-  void open(const NcclWindow& arena, ncclWindow_t window, ncclComm_t communicator, std::size_t ranks, index_t words,
-            const std::vector<int>& far) {
+  // @param words  words_bytes of the arena: for a word on its way, for farewells to land, for tokens to come and go
+  void open(const NcclWindow& arena, ncclComm_t communicator, std::size_t ranks, index_t words) {
     communicator_ = communicator;
-    window_ = window;
     farewell_ = words + 8;
-    far_ = far;
     staging_ = reinterpret_cast<std::uint64_t*>(arena.memory() + words);
     int least = 0;
     int greatest = 0;
@@ -77,8 +89,15 @@ class CudaNetwork {
     for (Entry& entry : entries_) entry.peers.reserve(ranks);
     puts_.assign(ranks, 0);
     most_puts_.assign(ranks, capacity);
-    for (const int rank : far) most_puts_[static_cast<std::size_t>(rank)] = puts_to_a_far_peer;
     waits_.reserve(ranks);
+  }
+  // What puts need, where there are any.
+  // @param window  the arena's, on the communicator
+  // @param far     ranks of the communicator that are out of reach
+  void allow_puts(ncclWindow_t window, const std::vector<int>& far) {
+    window_ = window;
+    far_ = far;
+    for (const int rank : far) most_puts_[static_cast<std::size_t>(rank)] = puts_to_a_far_peer;
   }
   [[nodiscard]] bool is_open() const noexcept { return stream_ != nullptr; }
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
@@ -123,6 +142,60 @@ class CudaNetwork {
     end(entry);
   }
 
+  // Sends and receives, after what the events stand for; then raises words, and lets lanes go on. NCCL's own verdict is
+  // the caller's to judge.
+  // @param lanes  that go on when all is over
+  template <class Poll>
+  [[nodiscard]] ncclResult_t rendezvous(const NcclParcels& parcels, const std::vector<int>& peers,
+                                        const std::vector<cudaEvent_t>& sent, const std::vector<Raise>& raises,
+                                        const std::vector<cudaStream_t>& lanes, const Poll& poll) {
+    Entry& entry = begin([this] { return open_rendezvous_ < most_rendezvous; }, poll);
+    entry.peers.assign(peers.begin(), peers.end());
+    entry.kind = Kind::rendezvous;
+    for (const cudaEvent_t event : sent) check(cudaStreamWaitEvent(stream_, event), "cudaStreamWaitEvent");
+    check(cudaEventRecord(entry.begun.get(), stream_), "cudaEventRecord");
+    const ncclResult_t status = nccl_hand_over(parcels, communicator_, stream_);
+    if (status != ncclSuccess) return status;
+    for (const Raise& raise : raises) {
+      check(cuStreamWriteValue64(stream_, raise.word, raise.value, 0), "cuStreamWriteValue64");
+    }
+    end(entry);
+    for (const cudaStream_t lane : lanes) check(cudaStreamWaitEvent(lane, entry.done.get()), "cudaStreamWaitEvent");
+    return ncclSuccess;
+  }
+  // Sent where only the coming counts, and where it is received.
+  [[nodiscard]] NcclSend token_to(int rank) const noexcept { return {staging_ + 2, 8, rank}; }
+  [[nodiscard]] NcclReceive token_from(int rank) const noexcept { return {staging_ + 3, 8, rank}; }
+
+  // Sends each of these ranks a word that names both, and takes theirs: NCCL connects ranks when they first meet, which
+  // blocks the host. The first rank whose word did not arrive as it was sent; -1 if all did.
+  // @param own  the own rank, in the communicator
+  template <class Poll>
+  [[nodiscard]] int greet(const std::vector<int>& peers, int own, const Poll& poll) {
+    const auto greeting = [](int from, int to) {
+      return (static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint64_t>(to)) + 0x7469646500000000ULL;
+    };
+    const std::size_t count = peers.size();
+    std::vector<std::uint64_t> words(2 * count);
+    for (std::size_t i = 0; i < count; ++i) words[i] = greeting(own, peers[i]);
+    std::uint64_t* device = nullptr;
+    check(cudaMalloc(&device, words.size() * 8), "cudaMalloc");
+    check(cudaMemcpyAsync(device, words.data(), words.size() * 8, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+    NcclParcels all;
+    for (std::size_t i = 0; i < count; ++i) {
+      all.sends.push_back({device + i, 8, peers[i]});
+      all.receives.push_back({device + count + i, 8, peers[i]});
+    }
+    check(nccl_hand_over(all, communicator_, stream_), "ncclGroupEnd");
+    poll([this] { return !is_busy(stream_); });
+    check(cudaMemcpy(words.data(), device, words.size() * 8, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    check(cudaFree(device), "cudaFree");
+    for (std::size_t i = 0; i < count; ++i) {
+      if (words[count + i] != greeting(peers[i], own)) return peers[i];
+    }
+    return -1;
+  }
+
   // Says farewell to all ranks out of reach and waits for theirs, on the stream: when it is idle, whatever they have
   // put has landed here. A put that is over at its sender need not have.
   void part() {
@@ -140,7 +213,7 @@ class CudaNetwork {
       const Entry& entry = entries_[i % capacity];
       if (!is_pending(entry.done.get())) continue;
       if (is_pending(entry.begun.get())) break;
-      return Head{entry.peers, entry.is_put};
+      return Head{entry.peers, entry.kind};
     }
     return std::nullopt;
   }
@@ -156,7 +229,7 @@ class CudaNetwork {
     CudaEvent begun{};
     CudaEvent done{};
     std::vector<int> peers{};
-    bool is_put = false;
+    Kind kind = Kind::wait;
   };
 
   // The next entry, when there is room for it and `more()`. Nobody sees it before `end`.
@@ -169,7 +242,7 @@ class CudaNetwork {
     if (!room()) poll(room);
     Entry& entry = entries_[next_ % capacity];
     entry.peers.clear();
-    entry.is_put = false;
+    entry.kind = Kind::wait;
     return entry;
   }
 
@@ -179,7 +252,7 @@ class CudaNetwork {
     const auto at = static_cast<std::size_t>(peer);
     Entry& entry = begin([this, at] { return puts_[at] < most_puts_[at]; }, poll);
     entry.peers.push_back(peer);
-    entry.is_put = true;
+    entry.kind = Kind::put;
     check(cudaEventRecord(entry.begun.get(), lane), "cudaEventRecord");
     check(cudaStreamWaitEvent(stream_, entry.begun.get()), "cudaStreamWaitEvent");
     check(cudaEventRecord(entry.begun.get(), stream_), "cudaEventRecord");
@@ -189,7 +262,8 @@ class CudaNetwork {
   void end(const Entry& entry) {
     check(cudaEventRecord(entry.done.get(), stream_), "cudaEventRecord");
     const std::lock_guard lock(mutex_);
-    if (entry.is_put) ++puts_[static_cast<std::size_t>(entry.peers.front())];
+    if (entry.kind == Kind::put) ++puts_[static_cast<std::size_t>(entry.peers.front())];
+    if (entry.kind == Kind::rendezvous) ++open_rendezvous_;
     ++next_;
   }
 
@@ -199,7 +273,8 @@ class CudaNetwork {
     for (; first_ < next_; ++first_) {
       const Entry& entry = entries_[first_ % capacity];
       if (is_pending(entry.done.get())) return;
-      if (entry.is_put) --puts_[static_cast<std::size_t>(entry.peers.front())];
+      if (entry.kind == Kind::put) --puts_[static_cast<std::size_t>(entry.peers.front())];
+      if (entry.kind == Kind::rendezvous) --open_rendezvous_;
     }
   }
 
@@ -215,7 +290,8 @@ class CudaNetwork {
   std::vector<Entry> entries_;
   std::uint64_t first_ = 0;
   std::uint64_t next_ = 0;
-  std::vector<std::size_t> puts_;  // to each peer, not known to be done
+  std::vector<std::size_t> puts_;    // to each peer, not known to be done
+  std::size_t open_rendezvous_ = 0;  // not known to be done
 };
 
 }  // namespace tide::detail

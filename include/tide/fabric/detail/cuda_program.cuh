@@ -9,11 +9,13 @@
 #include <tide/fabric/detail/cuda_kernels.cuh>   // CudaRow, CudaLaunch
 #include <tide/fabric/detail/zeros.hpp>          // largest_gradient_bytes
 #include <tide/fabric/fabric.hpp>                // PlanVariant
+#include <tide/plan/rendezvous.hpp>              // Rendezvous
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tide::detail {
@@ -24,6 +26,8 @@ struct CudaStep {
     copy,
     multicast,
     put,
+    send,        // what the next rendezvous takes along: a put, or a signal to another node
+    rendezvous,  // no op: `first` counts those of the variant
     signal_peer,
     signal_node,
     signal_own,
@@ -56,6 +60,10 @@ struct CudaStep {
       return "multicast";
     case CudaStep::Kind::put:
       return "put";
+    case CudaStep::Kind::send:
+      return "send";
+    case CudaStep::Kind::rendezvous:
+      return "rendezvous";
     case CudaStep::Kind::signal_peer:
       return "signal to a rank";
     case CudaStep::Kind::signal_node:
@@ -75,6 +83,46 @@ struct CudaStep {
   }
   return "";
 }
+
+// A rendezvous as it is carried out. Between two ranks of which one sends the other no bytes in it goes a token, so
+// that the one that is told waits for the one that tells.
+struct CudaRendezvous : Rendezvous {
+  std::vector<std::uint16_t> lanes{};      // that send something
+  std::vector<std::uint16_t> put_lanes{};  // those of them that go on when it is over
+  std::vector<std::int32_t> tokens_to{};   // ranks
+  std::vector<std::int32_t> tokens_from{};
+  std::vector<std::int32_t> peers{};  // all ranks that it takes
+
+  CudaRendezvous(Rendezvous given, const Plan& plan) : Rendezvous(std::move(given)) {
+    for (const Send& send : sends) {
+      const Op& op = plan.ops[send.op];
+      add(lanes, op.lane);
+      if (op.kind == OpKind::put) add(put_lanes, op.lane);
+      add(peers, send.peer);
+    }
+    for (const Receive& receive : receives) add(peers, receive.peer);
+    tokens_to = without_bytes(sends);
+    tokens_from = without_bytes(receives);
+  }
+
+  // Calls on the network stream, about.
+  [[nodiscard]] index_t calls() const noexcept { return static_cast<index_t>(lanes.size() + receives.size()) + 4; }
+
+ private:
+  template <class T>
+  static void add(std::vector<T>& list, T value) {
+    if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+  }
+  template <class Parcel>
+  [[nodiscard]] static std::vector<std::int32_t> without_bytes(const std::vector<Parcel>& parcels) {
+    std::vector<std::int32_t> ranks;
+    for (const Parcel& parcel : parcels) {
+      const auto brings = [&](const Parcel& other) { return other.peer == parcel.peer && other.bytes > 0; };
+      if (std::none_of(parcels.begin(), parcels.end(), brings)) add(ranks, parcel.peer);
+    }
+    return ranks;
+  }
+};
 
 // What a run binds, and whether all gradients lie where bulk loads can read them.
 struct CudaBindings : Bindings {
@@ -96,23 +144,32 @@ inline constexpr index_t cast_ctas = 256;
 
 class CudaVariant {
  public:
+  // @param given_rendezvous  where nodes are crossed by sends and receives: what the rank sends and receives when
   // @throws Error (Errc::argument) when NCCL, which counts puts and knows no values, could not tell what has landed
-  CudaVariant(const Collective& given, std::vector<KernelCode> kernel_code, Plan written, index_t network_inbox)
+  CudaVariant(const Collective& given, std::vector<KernelCode> kernel_code, Plan written, index_t network_inbox,
+              std::optional<std::vector<Rendezvous>> given_rendezvous = std::nullopt)
       : collective(given),
         plan(std::move(written)),
         code(std::move(kernel_code)),
         mesh(given.layout.mesh),
         node(mesh.node(plan.rank)),
-        network_inbox_start(network_inbox) {
-    check_puts();
-    check_landings();
+        network_inbox_start(network_inbox),
+        is_two_sided(given_rendezvous.has_value()) {
+    if (is_two_sided) {
+      for (Rendezvous& each : *given_rendezvous) rendezvous.emplace_back(std::move(each), plan);
+    } else {
+      check_puts();
+      check_landings();
+    }
     collective.layout.for_each_piece(plan.rank, [&](const Piece& piece) {
       gradient_start.push_back(piece.start[static_cast<std::size_t>(Buffer::gradients)]);
     });
+    add_rendezvous(0);
     for (std::size_t first = 0; first < plan.ops.size();) {
       std::size_t last = first + 1;
-      while (last < plan.ops.size() && joins(plan.ops[first], plan.ops[last]) && last - first < 250) ++last;
+      while (last < next_position() && joins(plan.ops[first], plan.ops[last]) && last - first < 250) ++last;
       add_step(first, last);
+      add_rendezvous(last);
       first = last;
     }
     place_exits();
@@ -141,7 +198,7 @@ class CudaVariant {
   // Whether a wait is for what another node puts: NCCL tells of that.
   [[nodiscard]] bool is_landing(const Op& wait) const noexcept {
     const SignalWords words = collective.words();
-    return words.kind(wait.word()) == WordKind::arrived && is_other_node(words.index(wait.word()));
+    return !is_two_sided && words.kind(wait.word()) == WordKind::arrived && is_other_node(words.index(wait.word()));
   }
 
   Collective collective;
@@ -152,6 +209,8 @@ class CudaVariant {
   index_t network_inbox_start;
   index_t shards_bytes = 0;
   bool puts_shards = false;
+  bool is_two_sided = false;
+  std::vector<CudaRendezvous> rendezvous;
   std::vector<index_t> gradient_start;
   index_t largest_gradient = 1;  // bytes
   std::vector<CudaStep> steps;
@@ -221,6 +280,22 @@ class CudaVariant {
     }
   }
 
+  // Where the ops end that come before the next rendezvous.
+  [[nodiscard]] std::size_t next_position() const noexcept {
+    return next_rendezvous_ < rendezvous.size() ? rendezvous[next_rendezvous_].position : plan.ops.size();
+  }
+
+  // The rendezvous that come when so many ops have come.
+  void add_rendezvous(std::size_t position) {
+    for (; next_rendezvous_ < rendezvous.size() && rendezvous[next_rendezvous_].position == position;
+         ++next_rendezvous_) {
+      CudaStep step;
+      step.kind = CudaStep::Kind::rendezvous;
+      step.first = step.last = next_rendezvous_;
+      steps.push_back(std::move(step));
+    }
+  }
+
   void add_step(std::size_t first, std::size_t last) {
     const Op& op = plan.ops[first];
     CudaStep step;
@@ -246,7 +321,7 @@ class CudaVariant {
         add_launch(step);
         break;
       case OpKind::put:
-        step.kind = CudaStep::Kind::put;
+        step.kind = is_two_sided ? CudaStep::Kind::send : CudaStep::Kind::put;
         break;
     }
     steps.push_back(std::move(step));
@@ -260,7 +335,7 @@ class CudaVariant {
       return;
     }
     if (is_other_node(op.peer)) {
-      step.kind = CudaStep::Kind::signal_node;
+      step.kind = is_two_sided ? CudaStep::Kind::send : CudaStep::Kind::signal_node;
       return;
     }
     step.kind = CudaStep::Kind::signal_peer;
@@ -317,19 +392,29 @@ class CudaVariant {
     return network_inbox_start + place.instance * collective.network.inbox_bytes;
   }
 
+  // Behind the last step that comes before it; a put is over with the rendezvous that takes it along.
   void place_exits() {
     for (std::size_t e = 0; e < plan.exits.size(); ++e) {
       const Exit& exit = plan.exits[e];
       index_t position = 0;
       CudaStep* after = nullptr;
+      bool has_put = false;
       for (CudaStep& step : steps) {
+        if (step.kind == CudaStep::Kind::rendezvous) {
+          if (has_put) after = &step;
+          has_put = false;
+          continue;
+        }
         if (step.lane != exit.lane.value || position >= exit.position) continue;
         position += static_cast<index_t>(step.last - step.first);
         after = &step;
+        has_put = has_put || (step.kind == CudaStep::Kind::send && plan.ops[step.first].kind == OpKind::put);
       }
       (after != nullptr ? after->exits : first_exits).push_back(static_cast<std::int32_t>(e));
     }
   }
+
+  std::size_t next_rendezvous_ = 0;
 };
 
 // A pipeline: its variants, its run number, the events of its exits.
@@ -345,6 +430,7 @@ struct CudaProgram {
   CudaEvent caller_done;                        // what the last run has enqueued on its caller's stream
   std::atomic<std::uint64_t> enqueued{0};       // runs whose last call has been made
   std::vector<CudaEvent> events;                // by lane; of all variants, since a run may wait for the last one's
+  std::vector<CudaEvent> sent;                  // by lane: what the next rendezvous has to come behind
   std::vector<std::uint64_t> landed;            // by rank: what the network stream has been told to raise its word to
   std::array<std::vector<CudaEvent>, 3> exits;  // by ExitKind, a ring over runs
   std::array<std::int32_t, 3> counters{-1, -1, -1};

@@ -111,9 +111,11 @@ inline CudaFabric::Late CudaFabric::diagnose(const Flight& flight) {
     for (const int peer : head->peers)
       ranks += (ranks.empty() ? "" : ", ") + std::to_string(nodes_.in_mesh(peer).value);
     const index_t peer = head->peers.size() == 1 ? nodes_.in_mesh(head->peers.front()).value : mesh_.ranks();
+    using Kind = detail::CudaNetwork::Kind;
     return {flight.program, flight.run, peer,
-            head->is_put ? detail::text({begin, ": a put to rank ", ranks, " is not over."})
-                         : detail::text({begin, ": waits for rank ", ranks, " to put what it has to."})};
+            head->kind == Kind::put    ? detail::text({begin, ": a put to rank ", ranks, " is not over."})
+            : head->kind == Kind::wait ? detail::text({begin, ": waits for rank ", ranks, " to put what it has to."})
+                                       : detail::text({begin, ": a rendezvous with rank ", ranks, " is not over."})};
   }
   // Into pinned memory: a copy to pageable memory would block this thread behind the very wait that it looks into.
   const volatile std::uint64_t* words = seen_words_;
@@ -217,18 +219,20 @@ inline bool CudaFabric::listen() {
 // A put to another machine that is over need not have landed: memory is kept until all have. And a rank that ends its
 // process must not do so before what goes to it is over.
 inline void CudaFabric::part_from_far_ranks() {
-  const cudaStream_t letters = mail_.far_stream();
-  if (letters == nullptr) return;
-  mail_.await_far();
-  for (detail::CudaNetwork& each : networks_) {
-    if (each.is_open()) each.part();
+  if (const cudaStream_t letters = mail_.far_stream(); letters != nullptr) {
+    mail_.await_far();
+    for (detail::CudaNetwork& each : networks_) {
+      if (each.is_open()) each.part();
+    }
+    poll("farewells", [&] {
+      const auto busy = [](const detail::CudaNetwork& each) {
+        return each.is_open() && detail::is_busy(each.stream());
+      };
+      static_cast<void>(listen());
+      return !detail::is_busy(letters) && std::none_of(networks_.begin(), networks_.end(), busy);
+    });
   }
-  poll("farewells", [&] {
-    const auto busy = [](const detail::CudaNetwork& each) { return each.is_open() && detail::is_busy(each.stream()); };
-    static_cast<void>(listen());
-    return !detail::is_busy(letters) && std::none_of(networks_.begin(), networks_.end(), busy);
-  });
-  static_cast<void>(meet(true));
+  if (!far_ranks().empty()) static_cast<void>(meet(true));
 }
 
 inline void CudaFabric::stop() noexcept {
@@ -284,6 +288,12 @@ inline void CudaFabric::stop() noexcept {
     if (seen_words_ != nullptr) cudaFreeHost(seen_words_);
     mail_.release();
     window_.release();
+    // Where a rank may be gone nothing is done that needs all.
+    if (node_ != nullptr && communicators_->distrusted()) {
+      ncclCommAbort(node_);
+    } else if (node_ != nullptr) {
+      ncclCommDestroy(node_);
+    }
   } else {
     // What a stuck stream still uses is left to the end of the process; NCCL would wait for it.
     window_.abandon();

@@ -105,6 +105,9 @@ struct NcclFindings {
 #else
     int loaded = 0;
     check(ncclGetVersion(&loaded), "ncclGetVersion");
+    // An older NCCL does not say how many nodes there are, but how large they are; 0 where it does not know.
+    const int node = ncclTeamLsa(communicator).nRanks;
+    if (node > 0) nodes = ranks / node;
     no_puts = text({"puts need NCCL 2.31.2 or newer; compiled with ", nccl_version_text(NCCL_VERSION_CODE), ", loaded ",
                     nccl_version_text(loaded)});
 #endif

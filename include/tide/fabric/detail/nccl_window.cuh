@@ -79,8 +79,7 @@ class NcclWindow {
       raise(
           Errc::operation,
           "tide::CudaFabric: NCCL gives no symmetric window on this communicator; all ranks of a node must reach each "
-          "other, NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE must not be 0; several machines need a network with one-sided "
-          "puts.");
+          "other, NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE must not be 0.");
     }
     windows_.emplace_back(communicator, window);
     return window;
@@ -88,13 +87,19 @@ class NcclWindow {
 
   // Collective over the communicator; raises when windows are not to be had. Peers count as the communicator's ranks.
   void register_memory(ncclComm_t communicator, index_t ranks, cudaStream_t stream) {
+    register_memory(communicator, ranks, stream, 0, ranks);
+  }
+  // The same on a communicator of `ranks` ranks that are ranks `first` and on of `world`; the others are out of reach.
+  // A rank that is alone needs no window.
+  void register_memory(ncclComm_t communicator, index_t ranks, cudaStream_t stream, index_t first, index_t world) {
+    peers_.assign(static_cast<std::size_t>(world), nullptr);
+    if (ranks == 1 && world > 1) return;
     const ncclWindow_t window = register_on(communicator);
-    peers_.assign(static_cast<std::size_t>(ranks), nullptr);
+    void** const peers = peers_.data() + first;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
     static_cast<void>(stream);
     for (index_t r = 0; r < ranks; ++r) {
-      check(ncclGetPeerDevicePointer(window, 0, static_cast<int>(r), &peers_[static_cast<std::size_t>(r)]),
-            "ncclGetPeerDevicePointer");
+      check(ncclGetPeerDevicePointer(window, 0, static_cast<int>(r), &peers[r]), "ncclGetPeerDevicePointer");
     }
 #else
     void** on_device = nullptr;
@@ -102,7 +107,7 @@ class NcclWindow {
     check(cudaMalloc(&on_device, size), "cudaMalloc");
     ask_peer_pointers<void*><<<1, 1, 0, stream>>>(window, static_cast<int>(ranks), on_device);
     check(cudaGetLastError(), "ask_peer_pointers");
-    check(cudaMemcpyAsync(peers_.data(), on_device, size, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(peers, on_device, size, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     check(cudaFree(on_device), "cudaFree");
 #endif

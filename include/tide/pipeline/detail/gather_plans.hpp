@@ -31,7 +31,11 @@ template <class F, class Layout, class Intra, class Inter>
   Collective collective = gather_collective<Inter>(layout, own);
   Plan plan = Inter::template gather<Intra>(collective, rank);
   std::vector<KernelCode> code = cast_code<F, Layout>(collective);
-  return {std::move(collective), std::move(plan), std::move(code), text({Intra::name, ", ", Inter::name})};
+  PlanVariant variant{std::move(collective), std::move(plan), std::move(code), text({Intra::name, ", ", Inter::name})};
+  if constexpr (Inter::capability == Capability::send_receive) {
+    variant.plan_of = [all = variant.collective](Rank each) { return Inter::template gather<Intra>(all, each); };
+  }
+  return variant;
 }
 
 // Of a static layout.

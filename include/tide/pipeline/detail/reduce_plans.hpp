@@ -151,7 +151,12 @@ template <class F, class Layout, class Reducer, class Inter, class Inbox>
       std::is_same_v<Inter, SingleNode> ? 0U : element_bit(Element::f32) | element_bit(wire_of<Inter>);
   constexpr bool in_switch = nodes != 0 && exchange_of<Inter> == Exchange::in_switch;
   std::vector<KernelCode> code = sum_code<F, Layout, Reducer::finish, nodes, in_switch>(collective);
-  return {std::move(collective), std::move(plan), std::move(code), text({Reducer::name, ", ", Inter::name})};
+  PlanVariant variant{std::move(collective), std::move(plan), std::move(code),
+                      text({Reducer::name, ", ", Inter::name})};
+  if constexpr (Inter::capability == Capability::send_receive) {
+    variant.plan_of = [all = variant.collective](Rank each) { return reduce_plan<Reducer, Inter>(all, each); };
+  }
+  return variant;
 }
 
 // Of a static layout.
