@@ -246,12 +246,15 @@ inline void CudaFabric::stop() noexcept {
   int before = 0;
   if (cudaGetDevice(&before) != cudaSuccess) return;
   cudaSetDevice(device_);
-  if (failure_.failed() && window_.memory() != nullptr) release_waits();
+  const bool releases = failure_.failed() && window_.memory() != nullptr;
+  if (releases) release_waits();
   const auto end = detail::Clock::now() + std::chrono::seconds(5);
-  const auto busy = [&](cudaStream_t stream) {
+  const auto busy = [&, turn = 0](cudaStream_t stream) mutable {
     while (stream != nullptr ? detail::is_busy(stream) : is_running()) {
       if (detail::Clock::now() > end) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      // Again and again, as the watchdog did.
+      if (releases && ++turn % 100 == 0 && !detail::is_busy(rescue_stream_)) release_waits();
     }
     return false;
   };
