@@ -249,7 +249,8 @@ inline void CudaFabric::stop() noexcept {
   const bool releases = failure_.failed() && window_.memory() != nullptr;
   if (releases) release_waits();
   const auto end = detail::Clock::now() + std::chrono::seconds(5);
-  const auto busy = [&, turn = 0](cudaStream_t stream) mutable {
+  int turn = 0;
+  const auto busy = [&](cudaStream_t stream) {
     while (stream != nullptr ? detail::is_busy(stream) : is_running()) {
       if (detail::Clock::now() > end) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
