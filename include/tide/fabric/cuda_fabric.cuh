@@ -19,16 +19,17 @@
 
 #pragma once
 
-#include <tide/fabric/cuda_communicators.cuh>   // CudaCommunicators
-#include <tide/fabric/cuda_options.cuh>         // CudaOptions
-#include <tide/fabric/cuda_stream.cuh>          // CudaStream
-#include <tide/fabric/detail/cuda_mail.cuh>     // CudaMail
-#include <tide/fabric/detail/cuda_network.cuh>  // CudaNetwork
-#include <tide/fabric/detail/cuda_nodes.cuh>    // CudaNodes
-#include <tide/fabric/detail/cuda_program.cuh>  // CudaProgram
-#include <tide/fabric/detail/cuda_queue.cuh>    // CudaQueue
-#include <tide/fabric/detail/host_state.hpp>    // Failure
-#include <tide/fabric/detail/nccl_window.cuh>   // NcclWindow
+#include <tide/fabric/cuda_communicators.cuh>     // CudaCommunicators
+#include <tide/fabric/cuda_options.cuh>           // CudaOptions
+#include <tide/fabric/cuda_stream.cuh>            // CudaStream
+#include <tide/fabric/detail/cuda_mail.cuh>       // CudaMail
+#include <tide/fabric/detail/cuda_multicast.cuh>  // MulticastStarts, NcclMulticast
+#include <tide/fabric/detail/cuda_network.cuh>    // CudaNetwork
+#include <tide/fabric/detail/cuda_nodes.cuh>      // CudaNodes
+#include <tide/fabric/detail/cuda_program.cuh>    // CudaProgram
+#include <tide/fabric/detail/cuda_queue.cuh>      // CudaQueue
+#include <tide/fabric/detail/host_state.hpp>      // Failure
+#include <tide/fabric/detail/nccl_window.cuh>     // NcclWindow
 
 #include <array>
 #include <deque>
@@ -62,7 +63,7 @@ class CudaFabric final : public FabricPort {
         return true;
       case Capability::multicast:
       case Capability::switch_sums:
-        return options_.multicast == CudaMulticast::emulated;
+        return no_multicast_.empty();
       case Capability::puts:
         return no_puts_.empty();
       case Capability::send_receive:
@@ -153,11 +154,11 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] static std::uint64_t epoch(index_t value, index_t per_run, std::uint64_t run) noexcept;
   [[nodiscard]] cudaStream_t lane(Operation operation, Lane lane);
   [[nodiscard]] std::int32_t new_counter(std::vector<detail::CudaEvent>& ring, bool of_program);
-  [[nodiscard]] std::byte* locate(const detail::CudaProgram& program, const detail::CudaVariant& variant, index_t rank,
-                                  Place place, index_t offset, const Bindings& bindings) const;
+  [[nodiscard]] std::byte* locate(const detail::CudaProgram& program, const detail::CudaVariant& variant,
+                                  std::byte* arena, Place place, index_t offset, const Bindings& bindings) const;
   [[nodiscard]] const std::byte* source(const detail::CudaProgram& program, const detail::CudaVariant& variant,
                                         const Op& op, const Bindings& bindings) const;
-  void copy(const detail::CudaProgram& program, const detail::CudaVariant& variant, const Op& op, index_t to,
+  void copy(const detail::CudaProgram& program, const detail::CudaVariant& variant, const Op& op, std::byte* arena,
             const Bindings& bindings, cudaStream_t stream) const;
   void enqueue(detail::CudaProgram& program, detail::CudaVariant& variant, const detail::CudaStep& step,
                const detail::CudaBindings& bindings, std::uint64_t run, cudaStream_t stream);
@@ -167,6 +168,12 @@ class CudaFabric final : public FabricPort {
                     const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
                     cudaStream_t stream);
   void open_networks();
+  [[nodiscard]] const detail::CudaVariant* find_step(detail::CudaStep::Kind kind, std::size_t& step) const;
+  [[nodiscard]] std::string find_multicast(index_t team) const;
+  void agree_on_multicast();
+  [[noreturn]] void fail_multicast(const std::string& why);
+  void open_multicast();
+  void try_multicast();
   [[nodiscard]] std::vector<int> far_ranks() const;
   [[nodiscard]] int communicator_rank(index_t rank) const noexcept {
     return nodes_.in_communicator(Rank{static_cast<std::int32_t>(rank)});
@@ -204,17 +211,20 @@ class CudaFabric final : public FabricPort {
   int device_;
   bool has_bulk_sums_ = false;  // whether the GPU has what sums with bulk loads need
   std::string no_puts_;         // why there are none; empty where there are
+  std::string no_multicast_;    // the same
   detail::CudaNodes nodes_;
   Rank rank_{};
   MeshShape mesh_{};
   Phase phase_ = Phase::building;
   index_t reserved_ = 0;
   detail::NcclWindow window_;
+  detail::NcclMulticast nccl_multicast_;
+  detail::MulticastStarts multicast_;
+  index_t multicast_trial_ = -1;  // where in the arena; -1 where no plan of any rank asks hardware for multicast
   detail::CudaMail mail_;
   std::array<detail::CudaNetwork, 2> networks_;  // by Operation
   std::vector<detail::CudaNetwork::Landing> landings_;
-  index_t network_words_ = 0;                  // in the arena: one on its way for each
-  const std::byte** node_memories_ = nullptr;  // on the device: the arenas of the node's ranks
+  index_t network_words_ = 0;  // in the arena: one on its way for each
   cudaStream_t init_stream_ = nullptr;
   cudaStream_t rescue_stream_ = nullptr;
   int* meeting_word_ = nullptr;          // on the device

@@ -8,6 +8,7 @@
 #include <tide/fabric/detail/variants.hpp>  // require_one_handshake, fingerprint_of
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 
 namespace tide {
@@ -42,6 +43,7 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
     raise(Errc::operation, detail::text({"tide::CudaFabric: a GPU must have 64-bit stream memory operations; GPU ",
                                          device_, " of rank ", rank_.value, " has none."}));
   }
+  no_multicast_ = find_multicast(found.ranks / found.nodes);
   detail::check(cudaStreamCreateWithFlags(&init_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaStreamCreateWithFlags(&rescue_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaMalloc(&meeting_word_, sizeof(int)), "cudaMalloc");
@@ -62,7 +64,19 @@ inline std::string CudaFabric::lacks(Capability capability) const {
   if (has(capability)) return {};
   if (capability == Capability::puts) return no_puts_;
   return capability == Capability::send_receive ? "sends and receives are not supported in this version"
-                                                : "there is no multicast address in this version";
+                                                : no_multicast_;
+}
+
+// Why this rank has no multicast; empty where it has, as far as can be known before its address is asked for.
+// @param team  ranks that reach each other's memory
+inline std::string CudaFabric::find_multicast(index_t team) const {
+  if (options_.multicast == CudaMulticast::emulated) return {};
+  if (options_.multicast == CudaMulticast::missing) return "CudaOptions::multicast is missing";
+  int has_multicast = 0;
+  detail::check(cuDeviceGetAttribute(&has_multicast, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device_),
+                "cuDeviceGetAttribute");
+  return detail::why_no_multicast({has_multicast != 0, std::getenv("NCCL_NVLS_ENABLE"), team, mesh_.ranks_per_node,
+                                   detail::nccl_has_multimem(gather_)});
 }
 
 inline cudaStream_t CudaFabric::lane(Operation operation, Lane lane) {
@@ -241,6 +255,7 @@ inline void CudaFabric::init() {
   compare_ranks();
   if (mesh_.nodes > 1) network_words_ = reserve(32, 256);
   const index_t mail = reserve(detail::CudaMail::bytes(mesh_.ranks()), 256);
+  agree_on_multicast();
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   detail::check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
@@ -260,6 +275,7 @@ inline void CudaFabric::init() {
   window_.register_memory(gather_, mesh_.ranks(), init_stream_);
   open_networks();
   require_reach();
+  open_multicast();
   mail_.open(window_, mail, mesh_.ranks(), rank_.value, init_stream_);
   if (const std::vector<int> far = far_ranks(); !far.empty()) {
     if (communicators_->mail() == nullptr) {
@@ -284,6 +300,7 @@ inline void CudaFabric::init() {
   detail::check(cudaMallocHost(&seen_words_, static_cast<std::size_t>(most_words) * 8), "cudaMallocHost");
   if (options_.missing_gradients) make_zeros();
   load_kernels();
+  try_multicast();
   static_cast<void>(meet(true));  // no rank signals before all words are zero
   phase_ = Phase::running;
   watchdog_ = std::thread([this] { watch(); });
@@ -302,15 +319,90 @@ inline void CudaFabric::open_networks() {
     network(Operation::reduce)
         .open(window_, window_.register_on(reduce), reduce, numbers.size(), network_words_ + 16, far);
   }
-  if (options_.multicast != CudaMulticast::emulated) return;
-  std::vector<const std::byte*> memories;
-  for (index_t local = 0; local < mesh_.ranks_per_node; ++local) {
-    memories.push_back(window_.peer(mesh_.rank(mesh_.node(rank_), local).value, rank_.value));
+}
+
+// The first step of a kind among all plans of this rank; null where there is none.
+inline const detail::CudaVariant* CudaFabric::find_step(detail::CudaStep::Kind kind, std::size_t& step) const {
+  for (const auto& program : programs_) {
+    for (const auto& variant : program->variants) {
+      for (step = 0; step < variant->steps.size(); ++step) {
+        if (variant->steps[step].kind == kind) return variant.get();
+      }
+    }
   }
-  detail::check(cudaMalloc(&node_memories_, memories.size() * sizeof memories[0]), "cudaMalloc");
-  detail::check(
-      cudaMemcpy(node_memories_, memories.data(), memories.size() * sizeof memories[0], cudaMemcpyHostToDevice),
-      "cudaMemcpy");
+  return nullptr;
+}
+
+// The address is asked for where a plan of some rank needs it, on all ranks or on none, and all know which before any
+// of them acts: asking is collective. A rank may have nothing to send while others have.
+inline void CudaFabric::agree_on_multicast() {
+  std::size_t step = 0;
+  const bool asks =
+      options_.multicast == CudaMulticast::hardware && (find_step(detail::CudaStep::Kind::multicast, step) != nullptr ||
+                                                        find_step(detail::CudaStep::Kind::switch_sum, step) != nullptr);
+  if (meet(!asks)) return;
+  const bool is_hardware = options_.multicast == CudaMulticast::hardware;
+  const std::string why = is_hardware ? no_multicast_ : "its CudaOptions::multicast is another";
+  if (!meet(why.empty())) fail_multicast(why);
+  multicast_trial_ = reserve(detail::MulticastTrial::bytes(mesh_.ranks_per_node), 256);
+}
+
+inline void CudaFabric::fail_multicast(const std::string& why) {
+  constexpr std::string_view rule =
+      "tide::CudaFabric: where a policy asks for multicast, every rank must have its address; ";
+  failure_.set(Errc::operation, detail::text({rule, why.empty() ? "another rank than " : "rank ", rank_.value,
+                                              " has none", why.empty() ? "" : ": ", why, "."}));
+  failure_.raise_it();
+}
+
+inline void CudaFabric::open_multicast() {
+  if (options_.multicast == CudaMulticast::emulated) {
+    std::vector<std::byte*> arenas;
+    for (index_t k = 1; k <= mesh_.ranks_per_node; ++k) {
+      const index_t local = (mesh_.local(rank_) + k) % mesh_.ranks_per_node;
+      arenas.push_back(window_.peer(mesh_.rank(mesh_.node(rank_), local).value, rank_.value));
+    }
+    multicast_.set_emulated(std::move(arenas), mesh_.nodes > 1);
+  }
+  if (multicast_trial_ < 0) return;
+  const std::string why = nccl_multicast_.ask(window_.window_of(gather_), gather_, init_stream_);
+  // Also what makes the address usable: a write before all ranks have bound their memory would miss some.
+  if (!meet(why.empty())) fail_multicast(why);
+  multicast_.set_hardware(nccl_multicast_.address());
+}
+
+// Multicast runs on machines that nobody has tried tide on: every shape of write, and a sum, before a plan trusts it.
+inline void CudaFabric::try_multicast() {
+  if (multicast_trial_ < 0) return;
+  detail::MulticastTrial trial(window_.memory(), multicast_trial_, mesh_.local(rank_), mesh_.ranks_per_node,
+                               init_stream_);
+  trial.prepare();
+  static_cast<void>(meet(true));
+  trial.write(multicast_);
+  poll("a multicast write", [this] { return !detail::is_busy(init_stream_); });
+  static_cast<void>(meet(true));
+  const std::string wrong = trial.wrong_write();
+  if (!meet(wrong.empty())) {
+    failure_.set(
+        Errc::operation,
+        detail::text({"tide::CudaFabric: what a rank writes to the multicast address must arrive on every rank "
+                      "of its node as it was sent; ",
+                      wrong.empty() ? "it did not on another rank than " : wrong,
+                      wrong.empty() ? "" : " did not on rank ", rank_.value, "."}));
+    failure_.raise_it();
+  }
+  std::size_t step = 0;
+  const detail::CudaVariant* sums = find_step(detail::CudaStep::Kind::switch_sum, step);
+  std::string other;
+  if (sums != nullptr) {
+    const std::size_t kernel = sums->plan.ops[sums->steps[step].first].kernel;
+    other = trial.wrong_sum(multicast_, reinterpret_cast<detail::CudaKernel>(sums->code[kernel]));
+  }
+  if (meet(other.empty())) return;
+  failure_.set(Errc::operation, detail::text({"tide::CudaFabric: a switch must add what lies on all ranks of a node; ",
+                                              other.empty() ? "it did not for another rank than " : "rank ",
+                                              rank_.value, other.empty() ? "" : " got ", other, "."}));
+  failure_.raise_it();
 }
 
 // The ranks whose memory this process does not reach, in the communicator.
