@@ -10,12 +10,15 @@
 
 #include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/all_gather.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include "support/gather_rank.hpp"
-#include "support/raised.hpp"
+#include "support/node_reduces.hpp"
 #include "support/rank_errors.hpp"
+#include "support/reduce_rank.hpp"
 
 #include <doctest/doctest.h>
 
@@ -33,7 +36,7 @@ using tide::detail::MulticastFacts;
 using tide::detail::why_no_multicast;
 
 // Odd rows, single elements, nothing at all, other dimensions, many of one shape: flat copies and 2-D ones.
-Layout awkward_layout(index_t ranks) {
+Layout awkward_layout(tide::MeshShape mesh) {
   tide::DynamicGroup group;
   group.add("odd", {7, 13}, Element::bf16, Element::bf16);
   group.add("one", {1}, Element::bf16, Element::bf16);
@@ -42,24 +45,25 @@ Layout awkward_layout(index_t ranks) {
     group.add("experts." + std::to_string(i) + ".gate", {24, 40}, Element::bf16, Element::bf16);
     group.add("experts." + std::to_string(i) + ".down", {40, 24}, Element::bf16, Element::bf16);
   }
-  group.add("columns", {5, 2 * ranks}, Element::bf16, Element::bf16, tide::shard(1));
+  group.add("columns", {5, 2 * mesh.ranks()}, Element::bf16, Element::bf16, tide::shard(1));
   group.add("single", {33, 3}, Element::f32, Element::f32);
   group.add("byte", {13, 3}, Element::f8_e4m3, Element::f8_e4m3);
-  return {group, {1, ranks}};
+  return {group, mesh};
 }
+Layout awkward_layout(index_t ranks) { return awkward_layout(tide::MeshShape{1, ranks}); }
 
 PlayedRanks with_switch(index_t ranks) { return PlayedRanks{PlayedMachine(ranks)}; }
 
 // What each rank raised, and in `wrong` what gathers of both sources delivered wrong.
-template <class Transport>
-std::vector<std::string> gather(const PlayedRanks& ranks, index_t n, std::string& wrong) {
-  const Layout layout = awkward_layout(n);
+template <class Transport, class Inter = tide::SingleNode>
+std::vector<std::string> gather(const PlayedRanks& ranks, tide::MeshShape mesh, std::string& wrong) {
+  const Layout layout = awkward_layout(mesh);
   const CollectiveOracle oracle(layout.view());
-  std::vector<std::string> verdicts(static_cast<std::size_t>(n));
-  const std::vector<std::string> texts = errors_of(ranks, n, [&](tide::CudaFabric& fabric) {
+  std::vector<std::string> verdicts(static_cast<std::size_t>(mesh.ranks()));
+  const std::vector<std::string> texts = errors_of(ranks, mesh.ranks(), [&](tide::CudaFabric& fabric) {
     tide::SlotPool<tide::Depth<2>, Layout> pool(fabric, layout);
     Guarded<PlayedRanks> guarded(fabric);
-    GatherRank<PlayedRanks, Layout, Transport> rank(fabric, pool, layout, oracle);
+    GatherRank<PlayedRanks, Layout, Transport, Inter> rank(fabric, pool, layout, oracle);
     fabric.init();
     tide::CudaStream stream = fabric.stream();
     guarded.poison_all(pool, stream);
@@ -79,7 +83,7 @@ std::vector<std::string> gather(const PlayedRanks& ranks, index_t n, std::string
 std::string said(const PlayedRanks& ranks, index_t n) {
   std::string all;
   std::string wrong;
-  for (const std::string& text : gather<tide::MulticastTransport>(ranks, n, wrong)) {
+  for (const std::string& text : gather<tide::MulticastTransport>(ranks, {1, n}, wrong)) {
     if (all.find(text) == std::string::npos) all += text + "\n";
   }
   CHECK(wrong == "");
@@ -126,7 +130,7 @@ TEST_CASE("CudaFabric: with a switch a gather writes each block once, to NCCL's 
   for (const index_t n : {3, 4, 5, 8}) {
     CAPTURE(n);
     std::string wrong;
-    check_no_error(gather<tide::MulticastTransport>(with_switch(n), n, wrong));
+    check_no_error(gather<tide::MulticastTransport>(with_switch(n), {1, n}, wrong));
     CHECK(wrong == "");
     const Layout layout = awkward_layout(n);
     tide::Collective collective;
@@ -154,7 +158,7 @@ TEST_CASE("CudaFabric: with a switch a gather writes each block once, to NCCL's 
 
 TEST_CASE("CudaFabric: nobody asks NCCL for the address unless a plan of some rank needs it") {
   std::string wrong;
-  check_no_error(gather<tide::UnicastTransport>(with_switch(4), 4, wrong));
+  check_no_error(gather<tide::UnicastTransport>(with_switch(4), {1, 4}, wrong));
   CHECK(wrong == "");
   CHECK(played::state.address_questions == 0);
   CHECK(played::state.multicast_copies == 0);
@@ -222,7 +226,7 @@ TEST_CASE("CudaFabric: all ranks get the address or none does, and each says whi
   const std::string rule = "tide::CudaFabric: where a policy asks for multicast, every rank must have its address; ";
   const auto check_refused = [&](const PlayedRanks& ranks, const std::string& why) {
     std::string wrong;
-    const std::vector<std::string> texts = gather<tide::MulticastTransport>(ranks, 4, wrong);
+    const std::vector<std::string> texts = gather<tide::MulticastTransport>(ranks, {1, 4}, wrong);
     for (std::size_t r = 0; r < texts.size(); ++r) {
       CAPTURE(r);
       CAPTURE(texts[r]);
@@ -263,7 +267,7 @@ TEST_CASE("CudaFabric: emulation writes one copy per rank, and asks for no addre
   PlayedRanks ranks = with_switch(5);
   ranks.options.multicast = tide::CudaMulticast::emulated;
   std::string wrong;
-  check_no_error(gather<tide::MulticastTransport>(ranks, 5, wrong));
+  check_no_error(gather<tide::MulticastTransport>(ranks, {1, 5}, wrong));
   CHECK(wrong == "");
   CHECK(played::state.address_questions == 0);
   CHECK(played::state.multicast_copies == 0);
@@ -293,61 +297,173 @@ TEST_CASE("CudaFabric: says of multicast whether there is any, and whether plans
   CHECK_FALSE(holds(with, "emulated"));
 }
 
-// ---- sums
-// ------------------------------------------------------------------------------------------------------------
+// ---- sums, and nodes ------------------------------------------------------------------------------------------------
 
 namespace {
 
+using tide::detail::CudaLaunch;
+using tide::detail::CudaRow;
+
 bool adds_wrong = false;
 
-// The kernel of sums in the switch, as a loop; the switch adds the arenas of all ranks.
-cudaError_t played_sum(const tide::detail::CudaLaunch& launch, int, cudaStream_t) {
-  if (launch.node != nullptr || launch.inputs != 1) return cudaErrorInvalidValue;
-  const auto at = static_cast<std::size_t>(launch.source - played::multicast_address);
+// The kernel of sums in the switch, as a loop; the switch adds the arenas of all ranks of the node.
+void add_in_switch(const CudaLaunch& launch, bool accumulates) {
+  const auto distance = static_cast<std::size_t>(launch.source - played::multicast_address);
+  const auto load = [&](std::int64_t element) {
+    float sum = 0;
+    for (std::size_t r = 0; r < played::state.arenas.size(); ++r) {
+      if (played::team_of(r) != distance / played::multicast_bytes) continue;
+      sum += reinterpret_cast<const float*>(played::state.arenas[r] + distance % played::multicast_bytes)[element];
+    }
+    return sum + (adds_wrong && element == 206 ? 1.0F : 0.0F);
+  };
   for (int i = 0; i < launch.row_count; ++i) {
-    const tide::detail::CudaRow& row = launch.rows[i];
+    const CudaRow& row = launch.rows[i];
     for (std::int64_t e = 0; e < row.elements; ++e) {
-      float sum = 0;
-      for (const std::byte* arena : played::state.arenas) {
-        sum += reinterpret_cast<const float*>(arena + at)[row.source + e];
+      float sum = load(row.source + e);
+      for (int input = 1; input < launch.inputs; ++input) {
+        sum += load(row.piece + (input - 1) * (launch.piece_stride / 4) + e);
       }
-      if (adds_wrong && row.source + e == 206) sum += 1;
-      reinterpret_cast<float*>(launch.target)[row.target + e] = launch.scale * sum;
+      float& out = reinterpret_cast<float*>(launch.target)[row.target + e];
+      out = launch.scale * sum + (accumulates ? out : 0.0F);
     }
   }
-  return cudaSuccess;
+}
+
+// What trials find when ranks try sums in the switch, each rank for itself.
+std::vector<std::string> try_sums(index_t n) {
+  std::vector<std::string> texts(static_cast<std::size_t>(n));
+  with_switch(n).run(n, [&](tide::CudaFabric& fabric) {
+    const Layout layout = awkward_layout(n);
+    tide::SlotPool<tide::Depth<1>, Layout> pool(fabric, layout);
+    const tide::AllGather<Layout, tide::MulticastTransport> gather(fabric, pool, layout);
+    const index_t offset = fabric.reserve(tide::detail::MulticastTrial::bytes(n), 256);
+    fabric.init();
+    tide::detail::MulticastStarts starts;
+    starts.set_hardware(played::multicast_address);
+    tide::detail::MulticastTrial trial(fabric.arena(), offset, fabric.rank().value, n, nullptr);
+    const auto self = static_cast<std::size_t>(fabric.rank().value);
+    const auto meet = [&] { static_cast<void>(played::meet(fabric.rank().value, nullptr, [](const auto&) {})); };
+    trial.prepare();
+    meet();
+    texts[self] = trial.wrong_sum(starts, [](const CudaLaunch& launch, int, cudaStream_t) {
+      add_in_switch(launch, true);
+      return cudaSuccess;
+    });
+    meet();
+    fabric.close();
+  });
+  return texts;
 }
 
 }  // namespace
 
-TEST_CASE("MulticastTrial: a sum in the switch is that of all ranks, or the word that it is not is named") {
+TEST_CASE("MulticastTrial: a sum in the switch is that of all ranks, or a word of it is named that is not") {
   for (const index_t n : {3, 8}) {
     CAPTURE(n);
-    for (const bool wrong : {false, true}) {
-      adds_wrong = wrong;
-      std::vector<std::string> texts(static_cast<std::size_t>(n));
-      with_switch(n).run(n, [&](tide::CudaFabric& fabric) {
-        const Layout layout = awkward_layout(n);
-        tide::SlotPool<tide::Depth<1>, Layout> pool(fabric, layout);
-        tide::AllGather<Layout, tide::MulticastTransport> gather(fabric, pool, layout);
-        const index_t offset = fabric.reserve(tide::detail::MulticastTrial::bytes(n), 256);
-        fabric.init();
-        tide::detail::MulticastStarts starts;
-        starts.set_hardware(played::multicast_address);
-        tide::detail::MulticastTrial trial(fabric.arena(), offset, fabric.rank().value, n, nullptr);
-        trial.prepare();
-        int one = 1;
-        const auto self = static_cast<std::size_t>(fabric.rank().value);
-        const auto handle = reinterpret_cast<ncclComm_t>(&played::state.communicators[self]);
-        static_cast<void>(ncclAllReduce(&one, &one, 1, ncclInt, ncclMin, handle, nullptr));
-        texts[self] = trial.wrong_sum(starts, &played_sum);
-        static_cast<void>(ncclAllReduce(&one, &one, 1, ncclInt, ncclMin, handle, nullptr));
-        fabric.close();
-      });
-      for (const std::string& text : texts) {
-        CHECK(text.empty() != wrong);
-        CHECK((!wrong || holds(text, " where the sum of word 206 is ")));
+    for (const std::string& text : try_sums(n)) CHECK(text == "");
+    adds_wrong = true;
+    for (const std::string& text : try_sums(n)) CHECK(holds(text, " where the sum of word 206 is "));
+    adds_wrong = false;
+  }
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 2)
+
+namespace {
+
+// The kernel of sums in a node, of whole numbers, whose sums are exact in every order.
+void add_in_node(const CudaLaunch& launch) {
+  using tide::bf16;
+  for (int i = 0; i < launch.row_count; ++i) {
+    const CudaRow& row = launch.rows[i];
+    const void* base = launch.table != nullptr ? launch.table[row.parameter] : launch.source;
+    const bf16* own = static_cast<const bf16*>(base) + row.source;
+    const std::byte* pieces = launch.pieces + row.piece * 2;
+    for (std::int64_t e = 0; e < row.elements; ++e) {
+      float sum = tide::convert<float>(own[e]);
+      for (int piece = 0; piece + 1 < launch.inputs; ++piece) {
+        sum += tide::convert<float>(reinterpret_cast<const bf16*>(pieces + piece * launch.piece_stride)[e]);
       }
+      reinterpret_cast<float*>(launch.target)[row.target + e] = launch.scale * sum;
     }
   }
 }
+
+template <class... T>
+bool is_any_of(const void* kernel, T*... kernels) {
+  return ((kernel == reinterpret_cast<const void*>(kernels)) || ...);
+}
+
+cudaError_t play_sums(const void* kernel, const CudaLaunch& launch) {
+  using namespace tide::detail;
+  const bool accumulates = is_any_of(kernel, &switch_sum_kernel<true>);
+  if (accumulates || is_any_of(kernel, &switch_sum_kernel<false>)) {
+    if (launch.node != nullptr || !played::is_multicast(launch.source)) return cudaErrorInvalidValue;
+    add_in_switch(launch, accumulates);
+    return cudaSuccess;
+  }
+  if (!is_any_of(kernel, &sum_kernel<tide::bf16, 3, false>, &sum_kernel<tide::bf16, 4, false>)) {
+    return cudaErrorInvalidDeviceFunction;
+  }
+  add_in_node(launch);
+  return cudaSuccess;
+}
+
+using Puts = tide::RdmaDoublingTransport<tide::Bytes<4096>, tide::PutsInFlight<2>>;
+using Few = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>;
+
+PlayedRanks with_nodes(tide::MeshShape mesh) {
+  PlayedRanks ranks = with_switch(mesh.ranks());
+  ranks.machine.nccl_teams = static_cast<int>(mesh.nodes);
+  ranks.machine.kernel = &play_sums;
+  return ranks;
+}
+
+// What each rank raised while it reduced some steps; in `wrong` what was wrong in outputs.
+template <class Reducer>
+std::vector<std::string> reduce(tide::MeshShape mesh, std::string& wrong) {
+  const Layout layout(node_group({Element::bf16}, mesh.ranks()), mesh);
+  const CollectiveOracle oracle(layout.view(), Values::whole);
+  std::vector<std::string> verdicts(static_cast<std::size_t>(mesh.ranks()));
+  const std::vector<std::string> texts = errors_of(with_nodes(mesh), mesh.ranks(), [&](tide::CudaFabric& fabric) {
+    ReduceRank<PlayedRanks, Layout, Reducer, Few, Puts> rank(fabric, layout, oracle);
+    fabric.init();
+    tide::CudaStream stream = fabric.stream();
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      rank.step(seed % 2 == 0 ? From::storage : From::table, seed, stream);
+    }
+    fabric.close();
+    verdicts[static_cast<std::size_t>(fabric.rank().value)] = rank.verdict();
+  });
+  for (const std::string& verdict : verdicts) wrong += verdict;
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("CudaFabric: over nodes each switch spreads what came to its node, and adds what lies in it") {
+  for (const tide::MeshShape mesh : {tide::MeshShape{2, 3}, tide::MeshShape{5, 3}, tide::MeshShape{3, 4}}) {
+    CAPTURE(mesh.nodes);
+    std::string wrong;
+    check_no_error(reduce<tide::SwitchReducer<>>(mesh, wrong));
+    check_no_error(reduce<tide::SwitchReducer<tide::Burst, tide::Accumulate>>(mesh, wrong));
+    CHECK(played::state.address_questions == mesh.ranks());
+    check_no_error(gather<tide::MulticastTransport, Puts>(with_nodes(mesh), mesh, wrong));
+    CHECK(wrong == "");
+  }
+}
+
+TEST_CASE("CudaFabric: a switch that adds wrong is found in init") {
+  adds_wrong = true;
+  std::string wrong;
+  const std::vector<std::string> texts = reduce<tide::SwitchReducer<>>({2, 3}, wrong);
+  adds_wrong = false;
+  for (const std::string& text : texts) {
+    CAPTURE(text);
+    CHECK(holds(text, "tide::CudaFabric: a switch must add what lies on all ranks of a node; rank "));
+    CHECK(holds(text, " where the sum of word "));
+  }
+}
+
+#endif

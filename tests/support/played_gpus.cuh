@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GPUs, their driver, and NCCL, played by this file on the CPU, with what no test machine has: an NVSwitch. Ranks are
-// threads of one process, memory is the process's, and NCCL's multicast address is a range that nobody may touch: a
-// copy into it is a copy into the arena of each rank that has asked for it by then.
+// GPUs, their driver, and NCCL, played by this file on the CPU, with what no test machine has: an NVSwitch in each
+// node. Ranks are threads of one process, memory is the process's, and NCCL's multicast address of a node is a range
+// that nobody may touch: a copy into it is a copy into the arena of each rank of the node that has asked for it by
+// then.
 //
 // A call does what it enqueues at once, and a wait on a stream holds the thread that enqueues it. So each rank is one
-// queue in issue order, in which every plan makes progress. No kernel runs, but those that ask for addresses.
+// queue in issue order, in which every plan makes progress. Kernels are functions of the test.
 //
 // Included by one file of a program: it defines the functions of the CUDA runtime, the driver and NCCL.
 
@@ -15,6 +16,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -35,10 +37,14 @@ using namespace std::chrono_literals;
 
 /// How the machine behaves, rank by rank where ranks may differ.
 struct PlayedMachine {
+  /// What stands for a kernel of tide; never called for the launches that only load one.
+  using Kernel = cudaError_t (*)(const void* kernel, const tide::detail::CudaLaunch& launch);
+
   std::vector<char> gpu_has_multicast{};   ///< the driver's attribute
   std::vector<char> nccl_has_multimem{};   ///< what NCCL says when it can be asked
   std::vector<char> nccl_gives_address{};  ///< when it is asked for
-  int nccl_teams = 1;                      ///< that NCCL finds
+  int nccl_teams = 1;                      ///< that NCCL finds: ranks that reach each other's memory
+  Kernel kernel = nullptr;                 ///< null where a test launches none
   const char* environment = nullptr;       ///< NCCL_NVLS_ENABLE; null where it is not set
   index_t loses_writes_to = -1;            ///< a rank that the switch leaves out
   index_t spoils_width = -1;               ///< of 2-D copies through the switch: the row width that arrives wrong
@@ -51,14 +57,17 @@ struct PlayedMachine {
 
 namespace played {
 
-// A communicator of one rank.
+// A communicator of one rank, and the signals that have come to it: by sender and index.
 struct Communicator {
   int rank = 0;
+  int kind = 0;
+  std::vector<std::array<int, 2>> signals{};
 };
+inline constexpr int kinds = 3;  // of gathers, of reduces, of letters
 
 struct State {
   PlayedMachine machine{0};
-  std::vector<Communicator> communicators;
+  std::array<std::vector<Communicator>, kinds> communicators;
   std::vector<std::byte*> arenas;
   std::vector<std::size_t> sizes;
   std::vector<char> has_asked;  // for the multicast address: writes reach nobody else
@@ -76,10 +85,19 @@ inline thread_local int device = 0;
 
 // An address that no memory has.
 inline std::byte* const multicast_address = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 46);
-inline constexpr std::size_t multicast_bytes = std::size_t{1} << 32;
+inline constexpr std::size_t multicast_bytes = std::size_t{1} << 32;  // of each node
 
-[[nodiscard]] inline int rank_of(ncclComm_t communicator) {
-  return reinterpret_cast<const Communicator*>(communicator)->rank;
+[[nodiscard]] inline Communicator& as_played(ncclComm_t communicator) {
+  return *reinterpret_cast<Communicator*>(communicator);
+}
+[[nodiscard]] inline int rank_of(ncclComm_t communicator) { return as_played(communicator).rank; }
+[[nodiscard]] inline std::size_t team_of(std::size_t rank) {
+  return rank / (state.arenas.size() / static_cast<std::size_t>(state.machine.nccl_teams));
+}
+[[nodiscard]] inline bool is_multicast(const void* pointer) {
+  const auto* at = static_cast<const std::byte*>(pointer);
+  return at >= multicast_address &&
+         at < multicast_address + multicast_bytes * static_cast<std::size_t>(state.machine.nccl_teams);
 }
 
 // Words of 8 bytes are what other threads wait for.
@@ -96,13 +114,14 @@ inline void copy(void* to, const void* from, std::size_t bytes) {
 
 // A row of a copy, which may go to the multicast address.
 inline cudaError_t copy_row(void* to, const void* from, std::size_t bytes, bool is_spoilt) {
-  auto* target = static_cast<std::byte*>(to);
-  if (target < multicast_address || target >= multicast_address + multicast_bytes) {
+  if (!is_multicast(to)) {
     copy(to, from, bytes);
     return cudaSuccess;
   }
-  const auto at = static_cast<std::size_t>(target - multicast_address);
+  const auto distance = static_cast<std::size_t>(static_cast<std::byte*>(to) - multicast_address);
+  const std::size_t at = distance % multicast_bytes;
   for (std::size_t r = 0; r < state.arenas.size(); ++r) {
+    if (team_of(r) != distance / multicast_bytes) continue;
     if (at + bytes > state.sizes[r]) return cudaErrorIllegalAddress;
     if (state.has_asked[r] == 0 || static_cast<index_t>(r) == state.machine.loses_writes_to) continue;
     copy(state.arenas[r] + at, from, bytes);
@@ -113,7 +132,7 @@ inline cudaError_t copy_row(void* to, const void* from, std::size_t bytes, bool 
 
 inline void count(const void* to, std::size_t bytes) {
   const auto* target = static_cast<const std::byte*>(to);
-  if (target >= multicast_address && target < multicast_address + multicast_bytes) ++state.multicast_copies;
+  if (is_multicast(to)) ++state.multicast_copies;
   for (std::size_t r = 0; r < state.arenas.size(); ++r) {
     if (static_cast<int>(r) == device || state.arenas[r] == nullptr || bytes == 8) continue;
     if (target >= state.arenas[r] && target < state.arenas[r] + state.sizes[r]) ++state.peer_copies;
@@ -147,7 +166,7 @@ inline ncclResult_t multicast_of(int rank, void** pointer) {
   *pointer = nullptr;
   if (state.machine.nccl_gives_address[static_cast<std::size_t>(rank)] == 0) return ncclSystemError;
   state.has_asked[static_cast<std::size_t>(rank)] = 1;
-  *pointer = multicast_address;
+  *pointer = multicast_address + multicast_bytes * team_of(static_cast<std::size_t>(rank));
   return ncclSuccess;
 }
 
@@ -176,13 +195,17 @@ struct PlayedRanks {
   tide::CudaOptions options = {.deadline = 30s};
   index_t emulating = -1;  ///< a rank whose options say so, whatever those of the others say
 
+  [[nodiscard]] static ncclComm_t communicator(std::size_t kind, std::size_t rank) {
+    return reinterpret_cast<ncclComm_t>(&played::state.communicators[kind][rank]);
+  }
+
   template <class Program>
   void run(index_t ranks, const Program& program) const {
     const auto count = static_cast<std::size_t>(ranks);
     unsetenv("NCCL_NVLS_ENABLE");
     if (machine.environment != nullptr) setenv("NCCL_NVLS_ENABLE", machine.environment, 1);
     played::state.machine = machine;
-    played::state.communicators.assign(count, {});
+    for (auto& of_kind : played::state.communicators) of_kind.assign(count, {});
     played::state.arenas.assign(count, nullptr);
     played::state.sizes.assign(count, 0);
     played::state.has_asked.assign(count, 0);
@@ -194,12 +217,15 @@ struct PlayedRanks {
     std::vector<std::exception_ptr> thrown(count);
     std::vector<std::thread> threads;
     for (std::size_t r = 0; r < count; ++r) {
-      played::state.communicators[r].rank = static_cast<int>(r);
+      for (int kind = 0; kind < played::kinds; ++kind) {
+        played::state.communicators[static_cast<std::size_t>(kind)][r] = {
+            static_cast<int>(r), kind, std::vector<std::array<int, 2>>(count, std::array<int, 2>{})};
+      }
       threads.emplace_back([&, r] {
         played::device = static_cast<int>(r);
-        const auto handle = reinterpret_cast<ncclComm_t>(&played::state.communicators[r]);
         try {
-          const tide::CudaCommunicators all(handle, handle, static_cast<int>(r));
+          const tide::CudaCommunicators all(communicator(0, r), communicator(1, r), static_cast<int>(r),
+                                            machine.nccl_teams > 1 ? communicator(2, r) : nullptr);
           tide::CudaOptions own = options;
           if (static_cast<index_t>(r) == emulating) own.multicast = tide::CudaMulticast::emulated;
           Fabric fabric(all, own);
@@ -333,7 +359,11 @@ TIDE_PLAYED(cudaError_t, cudaEventDestroy, (cudaEvent_t event)) { return cudaFre
 TIDE_PLAYED(cudaError_t, cudaEventRecord, (cudaEvent_t, cudaStream_t)) { return cudaSuccess; }
 TIDE_PLAYED(cudaError_t, cudaEventQuery, (cudaEvent_t)) { return cudaSuccess; }
 TIDE_PLAYED(cudaError_t, cudaFuncSetAttribute, (const void*, cudaFuncAttribute, int)) { return cudaSuccess; }
-TIDE_PLAYED(cudaError_t, cudaLaunchKernelExC, (const cudaLaunchConfig_t*, const void*, void**)) { return cudaSuccess; }
+TIDE_PLAYED(cudaError_t, cudaLaunchKernelExC, (const cudaLaunchConfig_t*, const void* kernel, void** arguments)) {
+  const auto& launch = *static_cast<const tide::detail::CudaLaunch*>(arguments[0]);
+  const tide_test::PlayedMachine::Kernel play = tide_test::played::state.machine.kernel;
+  return launch.rows == nullptr || play == nullptr ? cudaSuccess : play(kernel, launch);
+}
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 2)
 // Kernels that ask for addresses; what nvcc makes of a launch.
@@ -348,7 +378,9 @@ cudaError_t CUDARTAPI __cudaGetKernel(cudaKernel_t* kernel, const void* function
     void** const out = *static_cast<void***>(arguments[2]);
     for (std::size_t r = 0; r < state.arenas.size(); ++r) out[r] = state.arenas[r];
   } else if (kernel == reinterpret_cast<cudaKernel_t>(&tide::detail::ask_multicast_pointer<void*>)) {
-    **static_cast<void***>(arguments[2]) = multicast_address;
+    const auto communicator = reinterpret_cast<ncclComm_t>(*static_cast<ncclWindow_t*>(arguments[0]));
+    static_cast<void>(multicast_of(rank_of(communicator), *static_cast<void***>(arguments[2])));
+    --state.address_questions;  // the same one again
   }
   return cudaSuccess;
 }
@@ -441,8 +473,11 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void*, std::size_t,
 }
 ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t) { return ncclSuccess; }
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
-ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t, std::size_t, int peer, void** pointer) {
-  *pointer = tide_test::played::state.arenas[static_cast<std::size_t>(peer)];
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, std::size_t, int peer, void** pointer) {
+  using namespace tide_test::played;
+  const auto own = static_cast<std::size_t>(rank_of(reinterpret_cast<ncclComm_t>(window)));
+  const auto other = static_cast<std::size_t>(peer);
+  *pointer = team_of(own) == team_of(other) ? state.arenas[other] : nullptr;
   return ncclSuccess;
 }
 ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, std::size_t, void** pointer) {
@@ -466,11 +501,31 @@ ncclResult_t ncclDevCommCreate(ncclComm_t communicator, ncclDevCommRequirements_
 ncclResult_t ncclDevCommDestroy(ncclComm_t, ncclDevComm_t const*) { return ncclSuccess; }
 #endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 2)
-ncclResult_t ncclPutSignal(const void*, std::size_t, ncclDataType_t, int, ncclWindow_t, std::size_t, int, int, unsigned,
-                           ncclComm_t, cudaStream_t) {
-  return ncclInvalidUsage;
+ncclResult_t ncclPutSignal(const void* from, std::size_t bytes, ncclDataType_t, int peer, ncclWindow_t,
+                           std::size_t offset, int signal, int, unsigned, ncclComm_t communicator, cudaStream_t) {
+  using namespace tide_test::played;
+  const Communicator& own = as_played(communicator);
+  const auto to = static_cast<std::size_t>(peer);
+  copy(state.arenas[to] + offset, from, bytes);
+  const std::lock_guard lock(state.mutex);
+  auto& signals = state.communicators[static_cast<std::size_t>(own.kind)][to].signals;
+  ++signals[static_cast<std::size_t>(own.rank)][static_cast<std::size_t>(signal)];
+  state.met.notify_all();
+  return ncclSuccess;
 }
-ncclResult_t ncclWaitSignal(int, ncclWaitSignalDesc_t*, ncclComm_t, cudaStream_t) { return ncclInvalidUsage; }
+ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t* waits, ncclComm_t communicator, cudaStream_t) {
+  using namespace tide_test::played;
+  std::unique_lock lock(state.mutex);
+  for (int i = 0; i < count; ++i) {
+    int& come = as_played(communicator)
+                    .signals[static_cast<std::size_t>(waits[i].peer)][static_cast<std::size_t>(waits[i].sigIdx)];
+    if (!state.met.wait_for(lock, std::chrono::seconds(20), [&] { return come >= waits[i].opCnt; })) {
+      return ncclSystemError;
+    }
+    come -= waits[i].opCnt;
+  }
+  return ncclSuccess;
+}
 #endif
 
 }  // extern "C"
