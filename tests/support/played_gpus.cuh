@@ -47,7 +47,7 @@ struct PlayedMachine {
   Kernel kernel = nullptr;                 ///< null where a test launches none
   const char* environment = nullptr;       ///< NCCL_NVLS_ENABLE; null where it is not set
   index_t loses_writes_to = -1;            ///< a rank that the switch leaves out
-  index_t spoils_width = -1;               ///< of 2-D copies through the switch: the row width that arrives wrong
+  index_t spoils_width = -1;               ///< width of the rows that a switch spoils
 
   explicit PlayedMachine(index_t ranks)
       : gpu_has_multicast(static_cast<std::size_t>(ranks), 1),
@@ -113,7 +113,7 @@ inline void copy(void* to, const void* from, std::size_t bytes) {
 }
 
 // A row of a copy, which may go to the multicast address.
-inline cudaError_t copy_row(void* to, const void* from, std::size_t bytes, bool is_spoilt) {
+inline cudaError_t copy_row(void* to, const void* from, std::size_t bytes) {
   if (!is_multicast(to)) {
     copy(to, from, bytes);
     return cudaSuccess;
@@ -125,7 +125,7 @@ inline cudaError_t copy_row(void* to, const void* from, std::size_t bytes, bool 
     if (at + bytes > state.sizes[r]) return cudaErrorIllegalAddress;
     if (state.has_asked[r] == 0 || static_cast<index_t>(r) == state.machine.loses_writes_to) continue;
     copy(state.arenas[r] + at, from, bytes);
-    if (is_spoilt) state.arenas[r][at] ^= std::byte{1};
+    if (static_cast<index_t>(bytes) == state.machine.spoils_width) state.arenas[r][at] ^= std::byte{1};
   }
   return cudaSuccess;
 }
@@ -307,10 +307,10 @@ TIDE_PLAYED(cudaError_t, cudaFreeHost, (void* pointer)) { return cudaFree(pointe
 TIDE_PLAYED(cudaError_t, cudaMemcpyAsync,
             (void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t)) {
   tide_test::played::count(to, bytes);
-  return tide_test::played::copy_row(to, from, bytes, false);
+  return tide_test::played::copy_row(to, from, bytes);
 }
 TIDE_PLAYED(cudaError_t, cudaMemcpy, (void* to, const void* from, std::size_t bytes, cudaMemcpyKind)) {
-  return tide_test::played::copy_row(to, from, bytes, false);
+  return tide_test::played::copy_row(to, from, bytes);
 }
 TIDE_PLAYED(cudaError_t, cudaMemcpy2DAsync,
             (void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
@@ -319,9 +319,8 @@ TIDE_PLAYED(cudaError_t, cudaMemcpy2DAsync,
   if (width > to_pitch || width > from_pitch) return cudaErrorInvalidPitchValue;
   count(to, width * rows);
   for (std::size_t row = 0; row < rows; ++row) {
-    const cudaError_t status =
-        copy_row(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch,
-                 width, static_cast<tide::index_t>(width) == state.machine.spoils_width);
+    const cudaError_t status = copy_row(static_cast<std::byte*>(to) + row * to_pitch,
+                                        static_cast<const std::byte*>(from) + row * from_pitch, width);
     if (status != cudaSuccess) return status;
   }
   return cudaSuccess;

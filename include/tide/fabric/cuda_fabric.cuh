@@ -8,8 +8,9 @@
 //   fabric.init();
 //
 // A signal is an 8-byte copy of an epoch word to the peer; a wait for one is a stream wait; lanes of a rank meet at
-// events. What crosses nodes is put by NCCL, from NCCL 2.31.2 on. No kernel moves a byte. Stream capture is refused:
-// epochs are immediate values and cannot advance in a replay.
+// events. A multicast write is one copy to the address that NCCL has for it behind an NVSwitch. What crosses nodes is
+// put by NCCL, from NCCL 2.31.2 on. No kernel moves a byte. Stream capture is refused: epochs are immediate values and
+// cannot advance in a replay.
 //
 // What one rank refuses, and the first error of any rank, fails the fabric on all ranks with the same words: ranks run
 // ahead of each other, so nobody can take a call back that another one has begun. On a fabric of one rank a refused
@@ -23,12 +24,13 @@
 #include <tide/fabric/cuda_options.cuh>           // CudaOptions
 #include <tide/fabric/cuda_stream.cuh>            // CudaStream
 #include <tide/fabric/detail/cuda_mail.cuh>       // CudaMail
-#include <tide/fabric/detail/cuda_multicast.cuh>  // MulticastStarts, NcclMulticast
+#include <tide/fabric/detail/cuda_multicast.cuh>  // MulticastStarts
 #include <tide/fabric/detail/cuda_network.cuh>    // CudaNetwork
 #include <tide/fabric/detail/cuda_nodes.cuh>      // CudaNodes
 #include <tide/fabric/detail/cuda_program.cuh>    // CudaProgram
 #include <tide/fabric/detail/cuda_queue.cuh>      // CudaQueue
 #include <tide/fabric/detail/host_state.hpp>      // Failure
+#include <tide/fabric/detail/nccl_multicast.cuh>  // NcclMulticast
 #include <tide/fabric/detail/nccl_window.cuh>     // NcclWindow
 
 #include <array>
@@ -36,8 +38,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tide {
@@ -168,10 +172,10 @@ class CudaFabric final : public FabricPort {
                     const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
                     cudaStream_t stream);
   void open_networks();
-  [[nodiscard]] const detail::CudaVariant* find_step(detail::CudaStep::Kind kind, std::size_t& step) const;
+  [[nodiscard]] std::pair<bool, KernelCode> find_step(detail::CudaStep::Kind kind) const;
+  void require_of_all(std::string_view rule, const std::string& fault);
   [[nodiscard]] std::string find_multicast(index_t team) const;
   void agree_on_multicast();
-  [[noreturn]] void fail_multicast(const std::string& why);
   void open_multicast();
   void try_multicast();
   [[nodiscard]] std::vector<int> far_ranks() const;

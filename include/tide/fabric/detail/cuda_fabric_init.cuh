@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 namespace tide {
 
@@ -321,38 +323,38 @@ inline void CudaFabric::open_networks() {
   }
 }
 
-// The first step of a kind among all plans of this rank; null where there is none.
-inline const detail::CudaVariant* CudaFabric::find_step(detail::CudaStep::Kind kind, std::size_t& step) const {
+// The kernel of the first step of a kind among all plans of this rank, and whether there is such a step.
+inline std::pair<bool, KernelCode> CudaFabric::find_step(detail::CudaStep::Kind kind) const {
   for (const auto& program : programs_) {
     for (const auto& variant : program->variants) {
-      for (step = 0; step < variant->steps.size(); ++step) {
-        if (variant->steps[step].kind == kind) return variant.get();
+      for (const detail::CudaStep& step : variant->steps) {
+        if (step.kind != kind) continue;
+        const std::size_t kernel = variant->plan.ops[step.first].kernel;
+        return {true, kernel < variant->code.size() ? variant->code[kernel] : nullptr};
       }
     }
   }
-  return nullptr;
+  return {false, nullptr};
+}
+
+// Collective over all ranks: an error on each where one has found a fault; those that have say what it is.
+inline void CudaFabric::require_of_all(std::string_view rule, const std::string& fault) {
+  if (meet(fault.empty())) return;
+  failure_.set(Errc::operation, fault.empty() ? detail::text({rule, "; another rank than ", rank_.value, " says more."})
+                                              : detail::text({rule, "; rank ", rank_.value, ": ", fault, "."}));
+  failure_.raise_it();
 }
 
 // The address is asked for where a plan of some rank needs it, on all ranks or on none, and all know which before any
 // of them acts: asking is collective. A rank may have nothing to send while others have.
 inline void CudaFabric::agree_on_multicast() {
-  std::size_t step = 0;
-  const bool asks =
-      options_.multicast == CudaMulticast::hardware && (find_step(detail::CudaStep::Kind::multicast, step) != nullptr ||
-                                                        find_step(detail::CudaStep::Kind::switch_sum, step) != nullptr);
-  if (meet(!asks)) return;
   const bool is_hardware = options_.multicast == CudaMulticast::hardware;
-  const std::string why = is_hardware ? no_multicast_ : "its CudaOptions::multicast is another";
-  if (!meet(why.empty())) fail_multicast(why);
+  const bool asks = is_hardware && (find_step(detail::CudaStep::Kind::multicast).first ||
+                                    find_step(detail::CudaStep::Kind::switch_sum).first);
+  if (meet(!asks)) return;
+  require_of_all("tide::CudaFabric: where a policy asks for multicast, every rank must have its address",
+                 is_hardware ? no_multicast_ : "its CudaOptions::multicast is another");
   multicast_trial_ = reserve(detail::MulticastTrial::bytes(mesh_.ranks_per_node), 256);
-}
-
-inline void CudaFabric::fail_multicast(const std::string& why) {
-  constexpr std::string_view rule =
-      "tide::CudaFabric: where a policy asks for multicast, every rank must have its address; ";
-  failure_.set(Errc::operation, detail::text({rule, why.empty() ? "another rank than " : "rank ", rank_.value,
-                                              " has none", why.empty() ? "" : ": ", why, "."}));
-  failure_.raise_it();
 }
 
 inline void CudaFabric::open_multicast() {
@@ -365,9 +367,9 @@ inline void CudaFabric::open_multicast() {
     multicast_.set_emulated(std::move(arenas), mesh_.nodes > 1);
   }
   if (multicast_trial_ < 0) return;
-  const std::string why = nccl_multicast_.ask(window_.window_of(gather_), gather_, init_stream_);
-  // Also what makes the address usable: a write before all ranks have bound their memory would miss some.
-  if (!meet(why.empty())) fail_multicast(why);
+  // The meeting also makes the address usable: a write before all ranks have bound their memory would miss some.
+  require_of_all("tide::CudaFabric: where a policy asks for multicast, every rank must have its address",
+                 nccl_multicast_.ask(window_.window_of(gather_), gather_, init_stream_));
   multicast_.set_hardware(nccl_multicast_.address());
 }
 
@@ -381,28 +383,13 @@ inline void CudaFabric::try_multicast() {
   trial.write(multicast_);
   poll("a multicast write", [this] { return !detail::is_busy(init_stream_); });
   static_cast<void>(meet(true));
-  const std::string wrong = trial.wrong_write();
-  if (!meet(wrong.empty())) {
-    failure_.set(
-        Errc::operation,
-        detail::text({"tide::CudaFabric: what a rank writes to the multicast address must arrive on every rank "
-                      "of its node as it was sent; ",
-                      wrong.empty() ? "it did not on another rank than " : wrong,
-                      wrong.empty() ? "" : " did not on rank ", rank_.value, "."}));
-    failure_.raise_it();
-  }
-  std::size_t step = 0;
-  const detail::CudaVariant* sums = find_step(detail::CudaStep::Kind::switch_sum, step);
-  std::string other;
-  if (sums != nullptr) {
-    const std::size_t kernel = sums->plan.ops[sums->steps[step].first].kernel;
-    other = trial.wrong_sum(multicast_, reinterpret_cast<detail::CudaKernel>(sums->code[kernel]));
-  }
-  if (meet(other.empty())) return;
-  failure_.set(Errc::operation, detail::text({"tide::CudaFabric: a switch must add what lies on all ranks of a node; ",
-                                              other.empty() ? "it did not for another rank than " : "rank ",
-                                              rank_.value, other.empty() ? "" : " got ", other, "."}));
-  failure_.raise_it();
+  require_of_all(
+      "tide::CudaFabric: what a rank writes to the multicast address must arrive on every rank of its node as it was "
+      "sent",
+      trial.wrong_write());
+  const auto [has_sums, sum] = find_step(detail::CudaStep::Kind::switch_sum);
+  require_of_all("tide::CudaFabric: a switch must add what lies on all ranks of a node",
+                 has_sums ? trial.wrong_sum(multicast_, reinterpret_cast<detail::CudaKernel>(sum)) : std::string());
 }
 
 // The ranks whose memory this process does not reach, in the communicator.

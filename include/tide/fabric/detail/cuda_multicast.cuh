@@ -9,10 +9,9 @@
 
 #pragma once
 
-#include <tide/core/index.hpp>                    // index_t
-#include <tide/fabric/detail/cuda_check.cuh>      // check
-#include <tide/fabric/detail/cuda_kernels.cuh>    // CudaLaunch
-#include <tide/fabric/detail/nccl_multicast.cuh>  // NcclMulticast
+#include <tide/core/index.hpp>                  // index_t
+#include <tide/fabric/detail/cuda_check.cuh>    // check
+#include <tide/fabric/detail/cuda_kernels.cuh>  // CudaLaunch
 
 #include <array>
 #include <cstddef>
@@ -155,7 +154,7 @@ class MulticastTrial {
     }
   }
 
-  // What did not arrive here as it was sent: "a copy of rank 2 of the node"; empty if all did.
+  // What did not arrive here as it was sent, in words; empty if all did.
   [[nodiscard]] std::string wrong_write() const {
     check(cudaStreamSynchronize(stream_), "a multicast write");
     std::vector<std::byte> got(static_cast<std::size_t>(bytes(ranks_)));
@@ -169,14 +168,15 @@ class MulticastTrial {
         const index_t begin = trial_blocks[b].target;
         const index_t end = b + 1 < trial_blocks.size() ? trial_blocks[b + 1].target : sum_at;
         if (std::memcmp(area + begin, expected.data() + begin, static_cast<std::size_t>(end - begin)) != 0) {
-          return text({trial_blocks[b].what, " from rank ", r, " of the node"});
+          return text({trial_blocks[b].what, " from rank ", r, " of the node is not what was sent"});
         }
       }
     }
     return {};
   }
 
-  // What a sum in the switch got wrong; empty if nothing. `sum` is a kernel of the plans, which stores or adds.
+  // What a sum in the switch got wrong; empty if nothing.  @pre the starts are those of hardware
+  // @param sum  a kernel of the plans, which stores or adds
   [[nodiscard]] std::string wrong_sum(const MulticastStarts& starts, CudaKernel sum) const {
     // Whole vectors and a rest; then, from an odd word on, words alone.
     const std::array<CudaRow, 2> rows = {CudaRow{0, 0, 0, 203, 0, 0}, CudaRow{205, 0, 205, 102, 1, 0}};
