@@ -196,9 +196,11 @@ TEST_CASE("CudaFabric: without multicast the policy is refused, and the refusal 
   PlayedRanks ranks = with_switch(4);
   ranks.options.multicast = tide::CudaMulticast::missing;
   CHECK(holds(said(ranks, 4), rule + "CudaOptions::multicast is missing."));
-  ranks = with_switch(4);
-  ranks.machine.gpu_has_multicast.assign(4, 0);
-  CHECK(holds(said(ranks, 4), rule + "the GPU or its driver has none"));
+  for (const int attribute : {0, -1}) {
+    ranks = with_switch(4);
+    ranks.machine.gpu_has_multicast.assign(4, attribute);
+    CHECK(holds(said(ranks, 4), rule + "the GPU or its driver has none"));
+  }
   ranks = with_switch(4);
   ranks.machine.environment = "0";
   CHECK(holds(said(ranks, 4), rule + "NCCL_NVLS_ENABLE=0 switches it off."));

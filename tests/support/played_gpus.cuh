@@ -40,7 +40,7 @@ struct PlayedMachine {
   /// What stands for a kernel of tide; never called for the launches that only load one.
   using Kernel = cudaError_t (*)(const void* kernel, const tide::detail::CudaLaunch& launch);
 
-  std::vector<char> gpu_has_multicast{};   ///< the driver's attribute
+  std::vector<int> gpu_has_multicast{};    ///< the driver's attribute; -1: it does not know it
   std::vector<char> nccl_has_multimem{};   ///< what NCCL says when it can be asked
   std::vector<char> nccl_gives_address{};  ///< when it is asked for
   int nccl_teams = 1;                      ///< that NCCL finds: ranks that reach each other's memory
@@ -51,8 +51,8 @@ struct PlayedMachine {
 
   explicit PlayedMachine(index_t ranks)
       : gpu_has_multicast(static_cast<std::size_t>(ranks), 1),
-        nccl_has_multimem(gpu_has_multicast),
-        nccl_gives_address(gpu_has_multicast) {}
+        nccl_has_multimem(static_cast<std::size_t>(ranks), 1),
+        nccl_gives_address(nccl_has_multimem) {}
 };
 
 namespace played {
@@ -394,7 +394,7 @@ CUresult CUDAAPI cuGetErrorString(CUresult, const char** words) {
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   const auto& has = tide_test::played::state.machine.gpu_has_multicast;
   *value = attribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED ? has[static_cast<std::size_t>(device)] : 1;
-  return CUDA_SUCCESS;
+  return *value < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamWriteValue64(CUstream, CUdeviceptr address, cuuint64_t value, unsigned) {
   tide_test::played::copy(reinterpret_cast<void*>(address), &value, 8);

@@ -74,11 +74,12 @@ inline std::string CudaFabric::lacks(Capability capability) const {
 inline std::string CudaFabric::find_multicast(index_t team) const {
   if (options_.multicast == CudaMulticast::emulated) return {};
   if (options_.multicast == CudaMulticast::missing) return "CudaOptions::multicast is missing";
-  int has_multicast = 0;
-  detail::check(cuDeviceGetAttribute(&has_multicast, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device_),
-                "cuDeviceGetAttribute");
-  return detail::why_no_multicast({has_multicast != 0, std::getenv("NCCL_NVLS_ENABLE"), team, mesh_.ranks_per_node,
-                                   detail::nccl_has_multimem(gather_)});
+  // A driver that does not know the attribute has no multicast.
+  int value = 0;
+  const bool gpu =
+      cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device_) == CUDA_SUCCESS && value != 0;
+  return detail::why_no_multicast(
+      {gpu, std::getenv("NCCL_NVLS_ENABLE"), team, mesh_.ranks_per_node, detail::nccl_has_multimem(gather_)});
 }
 
 inline cudaStream_t CudaFabric::lane(Operation operation, Lane lane) {
