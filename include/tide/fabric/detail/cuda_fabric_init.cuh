@@ -368,9 +368,10 @@ inline void CudaFabric::open_multicast() {
     multicast_.set_emulated(std::move(arenas), mesh_.nodes > 1);
   }
   if (multicast_trial_ < 0) return;
+  const auto& [communicator, window] = window_.first();
   // The meeting also makes the address usable: a write before all ranks have bound their memory would miss some.
   require_of_all("tide::CudaFabric: where a policy asks for multicast, every rank must have its address",
-                 nccl_multicast_.ask(window_.window_of(gather_), gather_, init_stream_));
+                 nccl_multicast_.ask(window, communicator, init_stream_));
   multicast_.set_hardware(nccl_multicast_.address());
 }
 
