@@ -465,6 +465,17 @@ ncclResult_t ncclMemFree(void* pointer) {
   std::free(pointer);
   return ncclSuccess;
 }
+ncclTeam_t ncclTeamLsa(ncclComm_t communicator) {
+  using namespace tide_test::played;
+  const int ranks = static_cast<int>(state.arenas.size()) / state.machine.nccl_teams;
+  return {ranks, rank_of(communicator) % ranks, 1};
+}
+// Calls of fabrics that no test here makes, so that any fabric links.
+ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*) { return ncclInvalidUsage; }
+ncclResult_t ncclSend(const void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  return ncclInvalidUsage;
+}
+ncclResult_t ncclRecv(void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) { return ncclInvalidUsage; }
 // A window is its communicator.
 ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void*, std::size_t, ncclWindow_t* window, int) {
   *window = reinterpret_cast<ncclWindow_t>(communicator);
