@@ -234,6 +234,10 @@ void measure(const Options& options, Meeting& meeting, Report& report) {
   tide::CudaOptions fabric_options;
   fabric_options.deadline = std::chrono::seconds(20);
   tide::CudaCluster cluster(devices, fabric_options);
+  cluster.run([](tide::CudaFabric& fabric) {
+    if (fabric.rank() != tide::Rank{0} || fabric.has(tide::Capability::multicast)) return;
+    std::cerr << "bench_compare: no gather by multicast: " << fabric.lacks(tide::Capability::multicast) << "\n";
+  });
   Communicators stock(devices, NCCL_CTA_POLICY_DEFAULT);
   Communicators symmetric(devices, NCCL_CTA_POLICY_ZERO);
   Shared shared{cluster, stock, symmetric, meeting, report};
@@ -288,7 +292,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // NVLink multicast stays off; many streams live side by side here, and none shall wait in another's hardware queue.
+  // NVLink multicast stays off unless the environment says otherwise; many streams live side by side here, and none
+  // shall wait in another's hardware queue.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return tide_example::run_program(argc, argv, usage, [&] { return run(argc, argv); });

@@ -133,13 +133,13 @@ void diagnose_copies(Diagnosis& diagnosis, const nlohmann::json& gpus) {
   return {};
 }
 
-[[nodiscard]] std::string why_no_multicast(const nlohmann::json& gpus) {
-  for (const nlohmann::json& gpu : gpus) {
-    if (!gpu["multicast"].get<bool>()) return "a GPU or the driver has no multicast";
-  }
-  const char* nvls = std::getenv("NCCL_NVLS_ENABLE");
-  if (nvls != nullptr && std::string_view(nvls) == "0") return "switched off by NCCL_NVLS_ENABLE=0";
-  return "CudaFabric of this version plans it and does not run it";
+// What a fabric on these ranks says.
+[[nodiscard]] std::string why_no_multicast(tide::CudaCluster& cluster) {
+  std::string why;
+  cluster.run([&](tide::CudaFabric& fabric) {
+    if (fabric.rank() == tide::Rank{0}) why = fabric.lacks(tide::Capability::multicast);
+  });
+  return why;
 }
 
 [[nodiscard]] std::string why_no_puts(const nlohmann::json& machine) {
@@ -181,6 +181,7 @@ int tide_doctor(const Args& args) {
   const std::string all = std::to_string(devices) + (devices == 1 ? " rank" : " ranks");
   if (const std::string why = unreachable(gpus); !why.empty()) {
     diagnosis.refuse("gathers and reduce-scatters", all, why);
+    diagnosis.refuse("gather by multicast", all, why);
   } else {
     std::vector<int> list;
     for (int device = 0; device < devices; ++device) list.push_back(device);
@@ -188,8 +189,12 @@ int tide_doctor(const Args& args) {
     options.deadline = std::chrono::milliseconds(args.number("--deadline-ms", 20000, 1, 3'600'000));
     tide::CudaCluster cluster(list, options);
     diagnose_collectives<tide::UnicastTransport, tide::CudaFabric, 64>(diagnosis, cluster, DeviceMemory{});
+    if (const std::string none = why_no_multicast(cluster); !none.empty()) {
+      diagnosis.refuse("gather by multicast", all, none);
+    } else {
+      diagnose_collectives<tide::MulticastTransport, tide::CudaFabric, 64>(diagnosis, cluster, DeviceMemory{});
+    }
   }
-  diagnosis.refuse("gather by multicast", all, why_no_multicast(gpus));
   diagnosis.refuse("puts to other nodes", "", why_no_puts(found));
   return conclude(args, found, diagnosis, [&] { print(found); });
 }

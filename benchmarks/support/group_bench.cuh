@@ -128,10 +128,13 @@ class GroupBench {
   }
 
   void add_gathers() {
-    for (const tide::OwnBlock own : {tide::OwnBlock::in_place, tide::OwnBlock::copy, tide::OwnBlock::cast}) {
+    std::vector<tide::OwnBlock> ways = {tide::OwnBlock::in_place, tide::OwnBlock::copy, tide::OwnBlock::cast};
+    if (group_.has_multicast()) ways.push_back(tide::OwnBlock::multicast);
+    for (const tide::OwnBlock own : ways) {
       Path path;
       path.row = row("gather", "tide", own == tide::OwnBlock::cast ? "f32" : "bf16");
-      path.row.policy = std::string(tide::UnicastTransport::name);
+      path.row.policy =
+          std::string(own == tide::OwnBlock::multicast ? tide::MulticastTransport::name : tide::UnicastTransport::name);
       path.row.own = std::string(tide::name(own));
       path.row.buffer_bytes = group_.gather_bytes();
       path.row.driver_calls = group_.gather_calls(own);

@@ -12,6 +12,7 @@
 #include <tide/pipeline/reduce_scatter.hpp>
 #include <tide/plan/kernels.hpp>
 #include <tide/plan/tally.hpp>
+#include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include <memory>
@@ -22,6 +23,7 @@ namespace tide_benchmark {
 using Layout = tide::DynamicLayout;
 using Slots = tide::SlotPool<tide::Depth<1>, Layout>;
 using Gather = tide::AllGather<Layout, tide::UnicastTransport>;
+using MulticastGather = tide::AllGather<Layout, tide::MulticastTransport>;
 using Output = tide::ShardsView<Layout, tide::Buffer::masters>;
 
 /// A group on two ranks, every extent of its parameters times `part` / `of`.
@@ -86,6 +88,7 @@ class TideGroup {
         layout_(std::move(layout)),
         gather_(fabric, slots, layout_),
         gradients_(fabric, layout_) {
+    if (fabric.has(tide::Capability::multicast)) multicast_.emplace(fabric, slots, layout_);
     reduces_.push_back(make_reduce<tide::Burst, 4, 64 * mebibyte>(fabric, layout_, "burst"));
     reduces_.push_back(make_reduce<tide::Burst, 4, 256 * mebibyte>(fabric, layout_, "burst"));
     if (policies == Policies::few) return;
@@ -118,7 +121,10 @@ class TideGroup {
   [[nodiscard]] const std::vector<TideReduce>& reduces() const noexcept { return reduces_; }
   [[nodiscard]] index_t shard_bytes() const { return view().bytes(tide::Buffer::shards, rank_); }
 
-  /// A gather that fills the own block like that.
+  /// Whether the fabric has multicast, and so a gather whose own block comes with it.
+  [[nodiscard]] bool has_multicast() const noexcept { return multicast_.has_value(); }
+
+  /// A gather that fills the own block like that.  @pre `has_multicast()` for OwnBlock::multicast
   [[nodiscard]] Work gather(tide::OwnBlock own) {
     Work work;
     work.enqueue = [this, own](cudaStream_t) {
@@ -130,7 +136,8 @@ class TideGroup {
         handle_.emplace(gather_.enqueue(masters, *stream_));
       } else {
         const tide::ShardsView<Layout, tide::Buffer::shards> shards(shards_.as<>(), layout_, rank_);
-        handle_.emplace(gather_.enqueue(shards, *stream_));
+        const bool once = own == tide::OwnBlock::multicast;
+        handle_.emplace(once ? multicast_->enqueue(shards, *stream_) : gather_.enqueue(shards, *stream_));
       }
     };
     work.finish = [this](cudaStream_t) {
@@ -155,7 +162,8 @@ class TideGroup {
     tide::Collective collective;
     collective.layout = view();
     collective.own = own;
-    return most_calls(collective, &tide::UnicastTransport::gather);
+    return most_calls(collective, own == tide::OwnBlock::multicast ? &tide::MulticastTransport::gather
+                                                                   : &tide::UnicastTransport::gather);
   }
   /// Memory beyond inputs and outputs: the words of the signals, and the inbox of a reduce.
   [[nodiscard]] index_t gather_bytes() const { return tide::SignalWords{view().mesh.ranks()}.bytes(); }
@@ -184,6 +192,7 @@ class TideGroup {
   Slots& slots_;
   Layout layout_;
   Gather gather_;
+  std::optional<MulticastGather> multicast_;
   tide::Gradients<Layout> gradients_;
   std::vector<TideReduce> reduces_;
   std::optional<tide::CudaStream> stream_;

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <barrier>
+#include <cstdlib>
 #include <string>
 
 namespace {
@@ -229,19 +230,39 @@ TEST_CASE("CudaFabric: a gather delivers every byte, from shards, from masters a
   }
 }
 
-TEST_CASE("CudaFabric: a multicast plan runs where a test asks for emulation, and nowhere else") {
+// Two ranks have no multicast address whatever the machine, and NCCL is not asked for one.
+TEST_CASE("CudaFabric: a multicast plan runs where a test asks for emulation, and is refused by name on two ranks") {
   CudaOptions emulated;
   emulated.multicast = CudaMulticast::emulated;
   const int world = std::min(2, gpu::devices());
   CHECK(gather_steps<MulticastTransport>(world, From<Buffer::shards>{}, emulated, 4) == "");
   CHECK(gather_steps<MulticastTransport>(world, From<Buffer::masters>{}, emulated, 4) == "");
-  std::string refusal;
-  try {
-    static_cast<void>(gather_steps<MulticastTransport>(1, From<Buffer::shards>{}, {}, 1));
-  } catch (const Error& error) {
-    refusal = error.what();
+  for (const CudaMulticast option : {CudaMulticast::hardware, CudaMulticast::missing}) {
+    CudaOptions options;
+    options.multicast = option;
+    std::string refusal;
+    try {
+      static_cast<void>(gather_steps<MulticastTransport>(world, From<Buffer::shards>{}, options, 1));
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+    std::string lacks;
+    CudaCluster(first_devices(world), options).run([&](CudaFabric& fabric) {
+      if (fabric.rank() == Rank{0}) lacks = fabric.lacks(Capability::multicast);
+    });
+    CAPTURE(lacks);
+    CHECK_FALSE(lacks.empty());
+    CHECK(refusal ==
+          "tide::Transport: the fabric must have what the policy needs; multicast needs multicast, which this "
+          "CudaFabric has not: " +
+              lacks + ".");
+    if (option == CudaMulticast::missing) CHECK(lacks == "CudaOptions::multicast is missing");
+    const char* nvls = std::getenv("NCCL_NVLS_ENABLE");
+    if (option == CudaMulticast::hardware && nvls != nullptr && std::string(nvls) == "0") {
+      CHECK((lacks == "NCCL_NVLS_ENABLE=0 switches it off" ||
+             lacks.find("MULTICAST_SUPPORTED is 0") != std::string::npos));
+    }
   }
-  CHECK(refusal.find("multicast") != std::string::npos);
 }
 
 TEST_CASE("CudaFabric: a reduce gives the bits of the tree, stored and accumulated, from storage and from pointers") {

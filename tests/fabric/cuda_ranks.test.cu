@@ -24,6 +24,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -173,6 +174,15 @@ TEST_CASE("CudaCommunicators: processes meet at NCCL_COMM_ID, each as the rank t
 TEST_CASE("CudaFabric: gathers deliver every byte from every source") {
   gathers<tide::UnicastTransport>({});
   gathers<tide::MulticastTransport>({emulated()});
+}
+
+// For machines with an NVSwitch that tests may use, and more than two GPUs.
+TEST_CASE("CudaFabric: gathers through an NVSwitch deliver every byte from every source") {
+  if (std::getenv("TIDE_TEST_MULTICAST") == nullptr) {
+    MESSAGE("skipped: wants TIDE_TEST_MULTICAST=1, an NVSwitch and more than two ranks, each on a GPU of its own");
+    return;
+  }
+  gathers<tide::MulticastTransport>({});
 }
 
 TEST_CASE("CudaFabric: user memory may lie anywhere that its elements may") {
@@ -360,6 +370,7 @@ TEST_CASE("CudaFabric: says which path each transfer takes, an emulated multicas
   const fabric_suite::Block layout({1, n});
   for (const bool emulates : {false, true}) {
     std::string said;
+    bool has = false;
     check_no_error(errors_of(emulates ? CudaProcess{emulated()} : CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
       tide::SlotPool<tide::Depth<1>, fabric_suite::Block> pool(fabric, layout);
       std::optional<tide::AllGather<fabric_suite::Block, tide::UnicastTransport>> one;
@@ -373,6 +384,7 @@ TEST_CASE("CudaFabric: says which path each transfer takes, an emulated multicas
       if (text_of([&] { static_cast<void>(describe(fabric)); }).empty()) said = "before init";
       fabric.init();
       said += describe(fabric);
+      has = fabric.has(tide::Capability::multicast);
       fabric.close();
     }));
     if (CudaProcess::rank() == 0 && n == 2) std::printf("%s", said.c_str());
@@ -383,7 +395,7 @@ TEST_CASE("CudaFabric: says which path each transfer takes, an emulated multicas
     says("to rank " + std::to_string(n - 1) + ": ");
     says("gather of 'the block' (2 parameters), ");
     says("reduce of 'the block' (2 parameters), from a table:");
-    says(emulates ? "multicast: emulated for tests" : "multicast: none");
+    says(emulates ? "multicast: emulated for tests" : has ? "multicast: by the NVSwitch, as" : "multicast: none, ");
     // One rank has nobody to write to, and the last of eight nothing to write.
     if (n > 1 && CudaProcess::rank() == 0) CHECK((said.find("(emulated)") != std::string::npos) == emulates);
   }

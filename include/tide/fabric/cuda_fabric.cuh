@@ -8,9 +8,9 @@
 //   fabric.init();
 //
 // A signal is an 8-byte copy of an epoch word to the peer; a wait for one is a stream wait; lanes of a rank meet at
-// events. What crosses nodes is put by NCCL, from NCCL 2.31.2 on, and no kernel moves a byte; a policy that asks for
-// sends and receives gets NCCL's kernels. Stream capture is refused: epochs are immediate values and cannot advance in
-// a replay.
+// events. A multicast write is one copy to the address that NCCL has for it behind an NVSwitch. What crosses nodes is
+// put by NCCL, from NCCL 2.31.2 on, and no kernel moves a byte; a policy that asks for sends and receives gets NCCL's
+// kernels. Stream capture is refused: epochs are immediate values and cannot advance in a replay.
 //
 // What one rank refuses, and the first error of any rank, fails the fabric on all ranks with the same words: ranks run
 // ahead of each other, so nobody can take a call back that another one has begun. On a fabric of one rank a refused
@@ -20,25 +20,29 @@
 
 #pragma once
 
-#include <tide/fabric/cuda_communicators.cuh>   // CudaCommunicators
-#include <tide/fabric/cuda_options.cuh>         // CudaOptions
-#include <tide/fabric/cuda_stream.cuh>          // CudaStream
-#include <tide/fabric/detail/cuda_mail.cuh>     // CudaMail
-#include <tide/fabric/detail/cuda_network.cuh>  // CudaNetwork
-#include <tide/fabric/detail/cuda_nodes.cuh>    // CudaNodes
-#include <tide/fabric/detail/cuda_pair.cuh>     // CudaPair
-#include <tide/fabric/detail/cuda_program.cuh>  // CudaProgram
-#include <tide/fabric/detail/cuda_queue.cuh>    // CudaQueue
-#include <tide/fabric/detail/host_state.hpp>    // Failure
-#include <tide/fabric/detail/nccl_window.cuh>   // NcclWindow
+#include <tide/fabric/cuda_communicators.cuh>     // CudaCommunicators
+#include <tide/fabric/cuda_options.cuh>           // CudaOptions
+#include <tide/fabric/cuda_stream.cuh>            // CudaStream
+#include <tide/fabric/detail/cuda_mail.cuh>       // CudaMail
+#include <tide/fabric/detail/cuda_multicast.cuh>  // MulticastStarts
+#include <tide/fabric/detail/cuda_network.cuh>    // CudaNetwork
+#include <tide/fabric/detail/cuda_nodes.cuh>      // CudaNodes
+#include <tide/fabric/detail/cuda_pair.cuh>       // CudaPair
+#include <tide/fabric/detail/cuda_program.cuh>    // CudaProgram
+#include <tide/fabric/detail/cuda_queue.cuh>      // CudaQueue
+#include <tide/fabric/detail/host_state.hpp>      // Failure
+#include <tide/fabric/detail/nccl_multicast.cuh>  // NcclMulticast
+#include <tide/fabric/detail/nccl_window.cuh>     // NcclWindow
 
 #include <array>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tide {
@@ -65,7 +69,7 @@ class CudaFabric final : public FabricPort {
         return true;
       case Capability::multicast:
       case Capability::switch_sums:
-        return options_.multicast == CudaMulticast::emulated;
+        return no_multicast_.empty();
       case Capability::puts:
         return no_puts_.empty();
     }
@@ -156,11 +160,11 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] static std::uint64_t epoch(index_t value, index_t per_run, std::uint64_t run) noexcept;
   [[nodiscard]] cudaStream_t lane(Operation operation, Lane lane);
   [[nodiscard]] std::int32_t new_counter(std::vector<detail::CudaEvent>& ring, bool of_program);
-  [[nodiscard]] std::byte* locate(const detail::CudaProgram& program, const detail::CudaVariant& variant, index_t rank,
-                                  Place place, index_t offset, const Bindings& bindings) const;
+  [[nodiscard]] std::byte* locate(const detail::CudaProgram& program, const detail::CudaVariant& variant,
+                                  std::byte* arena, Place place, index_t offset, const Bindings& bindings) const;
   [[nodiscard]] const std::byte* source(const detail::CudaProgram& program, const detail::CudaVariant& variant,
                                         const Op& op, const Bindings& bindings) const;
-  void copy(const detail::CudaProgram& program, const detail::CudaVariant& variant, const Op& op, index_t to,
+  void copy(const detail::CudaProgram& program, const detail::CudaVariant& variant, const Op& op, std::byte* arena,
             const Bindings& bindings, cudaStream_t stream) const;
   void enqueue(detail::CudaProgram& program, detail::CudaVariant& variant, const detail::CudaStep& step,
                const detail::CudaBindings& bindings, std::uint64_t run, cudaStream_t stream);
@@ -174,6 +178,12 @@ class CudaFabric final : public FabricPort {
                     cudaStream_t stream);
   void register_arena();
   void open_networks();
+  [[nodiscard]] std::pair<bool, KernelCode> find_step(detail::CudaStep::Kind kind) const;
+  void require_of_all(std::string_view rule, const std::string& fault);
+  [[nodiscard]] std::string find_multicast(index_t team) const;
+  void agree_on_multicast();
+  void open_multicast();
+  void try_multicast();
   [[nodiscard]] std::vector<int> far_ranks() const;
   [[nodiscard]] int communicator_rank(index_t rank) const noexcept {
     return nodes_.in_communicator(Rank{static_cast<std::int32_t>(rank)});
@@ -216,6 +226,7 @@ class CudaFabric final : public FabricPort {
   int device_;
   bool has_bulk_sums_ = false;  // whether the GPU has what sums with bulk loads need
   std::string no_puts_;         // why there are none; empty where there are
+  std::string no_multicast_;    // the same
   index_t machines_ = 1;        // nodes that NCCL finds
   ncclComm_t node_ = nullptr;   // of the ranks of this one, where a window over all of them is not to be had
   detail::CudaNodes nodes_;
@@ -224,6 +235,9 @@ class CudaFabric final : public FabricPort {
   Phase phase_ = Phase::building;
   index_t reserved_ = 0;
   detail::NcclWindow window_;
+  detail::NcclMulticast nccl_multicast_;
+  detail::MulticastStarts multicast_;
+  index_t multicast_trial_ = -1;  // where in the arena; -1 where no plan of any rank asks hardware for multicast
   detail::CudaMail mail_;
   std::array<detail::CudaNetwork, 2> networks_;  // by Operation
   std::vector<detail::CudaNetwork::Landing> landings_;
@@ -232,8 +246,7 @@ class CudaFabric final : public FabricPort {
   std::vector<int> rendezvous_peers_;
   std::vector<cudaEvent_t> sent_;
   std::vector<cudaStream_t> put_lanes_;
-  index_t network_words_ = 0;                  // in the arena: CudaNetwork::words_bytes for each
-  const std::byte** node_memories_ = nullptr;  // on the device: the arenas of the node's ranks
+  index_t network_words_ = 0;  // in the arena: CudaNetwork::words_bytes for each
   cudaStream_t init_stream_ = nullptr;
   cudaStream_t rescue_stream_ = nullptr;
   int* meeting_word_ = nullptr;          // on the device

@@ -13,8 +13,9 @@
 
 namespace tide {
 
-/// How a multicast write, and a sum in the switch, is carried out.
+/// How a multicast write, and a sum in the switch, is carried out where a policy asks for it.
 enum class CudaMulticast : std::uint8_t {
+  hardware,  ///< by the NVSwitch, where NCCL has a multicast address; elsewhere a policy that asks is refused
   missing,   ///< a policy that asks for either is refused
   emulated,  ///< for tests only: as one copy, or one load, per rank; nothing ever chooses this by itself
 };
@@ -28,7 +29,7 @@ enum class CudaGrouping : std::uint8_t {
 /// Options of a `CudaFabric`; the same on every rank.
 struct CudaOptions {
   Duration deadline = std::chrono::seconds(60);  ///< of every wait
-  CudaMulticast multicast = CudaMulticast::missing;
+  CudaMulticast multicast = CudaMulticast::hardware;
   /// Sets zeros aside in `init`, as many as the largest gradient, for gradients that are missing from a table: memory
   /// cannot be allocated while ranks wait for each other.
   bool missing_gradients = false;

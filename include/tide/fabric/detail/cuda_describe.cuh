@@ -51,9 +51,15 @@ inline std::string CudaFabric::describe_paths() {
                          mesh_.node(rank_), "\n"});
   }
   for (index_t r = 0; r < mesh_.ranks(); ++r) out += detail::text({"to rank ", r, ": ", describe_way(r), "\n"});
-  out += options_.multicast == CudaMulticast::emulated
-             ? "multicast: emulated for tests, as one copy per rank; nothing but this option chooses it\n"
-             : "multicast: none; a policy that asks for it is refused\n";
+  const bool emulated = options_.multicast == CudaMulticast::emulated;
+  if (emulated) {
+    out += "multicast: emulated for tests, as one copy per rank; nothing but this option chooses it\n";
+  } else if (!no_multicast_.empty()) {
+    out += "multicast: none, " + no_multicast_ + "; a policy that asks for it is refused\n";
+  } else {
+    out += multicast_trial_ < 0 ? "multicast: by the NVSwitch, as NCCL says; no policy here asks for it\n"
+                                : "multicast: by the NVSwitch, one write to NCCL's multicast address; tried in init\n";
+  }
   for (const auto& program : programs_) {
     for (const auto& variant : program->variants) {
       const Collective& collective = variant->collective;
@@ -110,13 +116,15 @@ inline std::string CudaFabric::describe_paths() {
         out += detail::text({"  with other nodes: ", rendezvous, " rendezvous, by kernels of NCCL, which use SMs\n"});
       }
       if (multicasts > 0) {
-        out += detail::text({"  to all ranks of the node: ", multicasts, " multicast writes, each as ",
-                             mesh_.ranks_per_node, " copies (emulated), ", multicast_bytes, " bytes\n"});
+        out += detail::text({"  to all ranks of the node: ", multicasts, " multicast writes, "});
+        if (emulated) out += detail::text({"each as ", mesh_.ranks_per_node, " copies (emulated), "});
+        out += detail::text({multicast_bytes, " bytes\n"});
       }
       if (launches[1] > 0) out += detail::text({"  casts into the own slot: ", launches[1], " launches\n"});
       if (switch_launches > 0) {
-        out += detail::text({"  sums in the switch: ", switch_launches, " launches, each as loads from ",
-                             mesh_.ranks_per_node, " ranks (emulated)\n"});
+        out += detail::text({"  sums in the switch: ", switch_launches, " launches"});
+        if (emulated) out += detail::text({", each as loads from ", mesh_.ranks_per_node, " ranks (emulated)"});
+        out += "\n";
       }
       if (launches[0] > 0) {
         out += detail::text({"  sums: ", launches[0], " launches of at most ", collective.ctas, " CTAs, ", bulk,

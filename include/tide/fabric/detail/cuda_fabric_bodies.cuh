@@ -72,8 +72,7 @@ inline CUdeviceptr CudaFabric::word_at(const detail::CudaProgram& program, index
 }
 
 inline std::byte* CudaFabric::locate(const detail::CudaProgram& program, const detail::CudaVariant& variant,
-                                     index_t rank, Place place, index_t offset, const Bindings& bindings) const {
-  std::byte* arena = window_.peer(rank, rank_.value);
+                                     std::byte* arena, Place place, index_t offset, const Bindings& bindings) const {
   switch (place.space) {
     case Space::slot:
       return arena + bindings.slot_offset + offset;
@@ -107,23 +106,17 @@ inline const std::byte* CudaFabric::source(const detail::CudaProgram& program, c
       return static_cast<const std::byte*>(bindings.gradient_table[op.source.parameter]) + offset -
              variant.gradient_start[op.source.parameter];
     default:
-      return locate(program, variant, rank_.value, op.source, offset, bindings);
+      return locate(program, variant, window_.memory(), op.source, offset, bindings);
   }
 }
 
+// @param arena  where it begins: a rank's, or what stands for those of all ranks of the node
 inline void CudaFabric::copy(const detail::CudaProgram& program, const detail::CudaVariant& variant, const Op& op,
-                             index_t to, const Bindings& bindings, cudaStream_t stream) const {
+                             std::byte* arena, const Bindings& bindings, cudaStream_t stream) const {
   const std::byte* from = source(program, variant, op, bindings);
-  std::byte* target = locate(program, variant, to, op.target, op.target_offset, bindings);
+  std::byte* target = locate(program, variant, arena, op.target, op.target_offset, bindings);
   if (from == target) return;  // an emulated multicast from the own slot covers itself
-  if (op.rows == 1) {
-    detail::check(cudaMemcpyAsync(target, from, static_cast<std::size_t>(op.width), cudaMemcpyDeviceToDevice, stream),
-                  "cudaMemcpyAsync");
-  } else {
-    detail::check(cudaMemcpy2DAsync(target, op.target_pitch, from, op.source_pitch, static_cast<std::size_t>(op.width),
-                                    op.rows, cudaMemcpyDeviceToDevice, stream),
-                  "cudaMemcpy2DAsync");
-  }
+  detail::copy_block(target, op.target_pitch, from, op.source_pitch, op.width, op.rows, stream);
 }
 
 inline void CudaFabric::record_exit(detail::CudaProgram& program, const Exit& exit, std::uint64_t run,
@@ -147,23 +140,21 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
   }
   const Op& op = variant.plan.ops[step.first];
   const bool two_calls = step.kind == detail::CudaStep::Kind::signal_peer && step.stages;
-  const index_t ranks = mesh_.ranks_per_node;
+  const std::vector<std::byte*>& all = multicast_.writes();
   const detail::CudaRange part(detail::name(step.kind), step.first);
-  admit(stream, step.kind == detail::CudaStep::Kind::multicast ? ranks : two_calls ? 2 : 1, program.label);
+  const bool is_multicast = step.kind == detail::CudaStep::Kind::multicast;
+  admit(stream, is_multicast ? static_cast<index_t>(all.size()) : two_calls ? 2 : 1, program.label);
   switch (step.kind) {
     case detail::CudaStep::Kind::copy:
-      copy(program, variant, op, op.peer, bindings, stream);
+      copy(program, variant, op, window_.peer(op.peer, rank_.value), bindings, stream);
       break;
     case detail::CudaStep::Kind::multicast:
-      for (index_t k = 1; k <= ranks; ++k) {
-        const index_t local = (mesh_.local(rank_) + k) % ranks;
-        copy(program, variant, op, mesh_.rank(mesh_.node(rank_), local).value, bindings, stream);
-      }
+      for (std::byte* arena : all) copy(program, variant, op, arena, bindings, stream);
       break;
     case detail::CudaStep::Kind::put: {
       detail::CudaNetwork& net = network(variant.collective.operation);
       admit(net.stream(), detail::CudaNetwork::calls_of_put, program.label);
-      const std::byte* target = locate(program, variant, rank_.value, op.target, op.target_offset, bindings);
+      const std::byte* target = locate(program, variant, window_.memory(), op.target, op.target_offset, bindings);
       net.put(source(program, variant, op, bindings), op.width, communicator_rank(op.peer), target - window_.memory(),
               stream, polls(program.label));
       break;
@@ -263,7 +254,7 @@ inline void CudaFabric::keep_rendezvous(detail::CudaProgram& program, const deta
     raises_.push_back(
         {word_at(program, rank_.value, receive.raise.word), epoch(receive.raise.value, receive.raise.per_run, run)});
     if (receive.bytes == 0) continue;
-    parcels_.receives.push_back({locate(program, variant, rank_.value, receive.place, receive.offset, bindings),
+    parcels_.receives.push_back({locate(program, variant, window_.memory(), receive.place, receive.offset, bindings),
                                  static_cast<std::size_t>(receive.bytes), communicator_rank(receive.peer)});
   }
   for (const std::int32_t to : rendezvous.tokens_to) parcels_.sends.push_back(net.token_to(communicator_rank(to)));
@@ -300,7 +291,7 @@ inline void CudaFabric::start_kernel(const detail::CudaProgram& program, const d
   launch.row_count = step.row_count;
   launch.tiles = step.tiles;
   launch.tile_log2 = step.tile_log2;
-  launch.target = locate(program, variant, rank_.value, op.target, 0, bindings);
+  launch.target = locate(program, variant, window_.memory(), op.target, 0, bindings);
   launch.inputs = kernel.inputs;
   launch.scale = kernel.finish == Finish::partial ? 1.0F : bindings.scale;
   launch.residency = residency_;
@@ -309,15 +300,14 @@ inline void CudaFabric::start_kernel(const detail::CudaProgram& program, const d
       launch.source = static_cast<const std::byte*>(bindings.master);
       break;
     case detail::CudaStep::Kind::switch_sum:
-      launch.node = node_memories_;
-      launch.node_ranks = static_cast<int>(mesh_.ranks_per_node);
+      multicast_.bind_sum(launch);
       launch.piece_stride = collective.network.piece_bytes;
       break;
     default:
       launch.source = from_gradients ? static_cast<const std::byte*>(bindings.gradients)
-                                     : locate(program, variant, rank_.value, op.source, 0, bindings);
+                                     : locate(program, variant, window_.memory(), op.source, 0, bindings);
       launch.position = op.peer;
-      launch.pieces = locate(program, variant, rank_.value, op.extra, 0, bindings);
+      launch.pieces = locate(program, variant, window_.memory(), op.extra, 0, bindings);
       launch.piece_stride = from_inbox ? collective.inbox.piece_bytes() : collective.network.piece_bytes;
       launch.bulk = has_bulk_sums_ && step.aligned_rows &&
                     (from_gradients ? bindings.aligned_gradients : detail::is_bulk_aligned(launch.source)) &&

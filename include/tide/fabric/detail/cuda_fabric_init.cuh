@@ -8,7 +8,10 @@
 #include <tide/fabric/detail/variants.hpp>  // require_one_handshake, require_one_rendezvous, fingerprint_of
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 namespace tide {
 
@@ -43,6 +46,7 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
     raise(Errc::operation, detail::text({"tide::CudaFabric: a GPU must have 64-bit stream memory operations; GPU ",
                                          device_, " of rank ", rank_.value, " has none."}));
   }
+  no_multicast_ = find_multicast(found.ranks / found.nodes);
   detail::check(cudaStreamCreateWithFlags(&init_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaStreamCreateWithFlags(&rescue_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaMalloc(&meeting_word_, sizeof(int)), "cudaMalloc");
@@ -61,7 +65,20 @@ inline CudaStream CudaFabric::stream() {
 
 inline std::string CudaFabric::lacks(Capability capability) const {
   if (has(capability)) return {};
-  return capability == Capability::puts ? no_puts_ : "there is no multicast address in this version";
+  return capability == Capability::puts ? no_puts_ : no_multicast_;
+}
+
+// Why this rank has no multicast; empty where it has, as far as can be known before its address is asked for.
+// @param team  ranks that reach each other's memory
+inline std::string CudaFabric::find_multicast(index_t team) const {
+  if (options_.multicast == CudaMulticast::emulated) return {};
+  if (options_.multicast == CudaMulticast::missing) return "CudaOptions::multicast is missing";
+  // A driver that does not know the attribute has no multicast.
+  int value = 0;
+  const bool gpu =
+      cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device_) == CUDA_SUCCESS && value != 0;
+  return detail::why_no_multicast(
+      {gpu, std::getenv("NCCL_NVLS_ENABLE"), team, mesh_.ranks_per_node, detail::nccl_has_multimem(gather_)});
 }
 
 inline cudaStream_t CudaFabric::lane(Operation operation, Lane lane) {
@@ -245,6 +262,7 @@ inline void CudaFabric::init() {
   compare_ranks();
   if (mesh_.nodes > 1) network_words_ = reserve(2 * detail::CudaNetwork::words_bytes, 256);
   const index_t mail = reserve(detail::CudaMail::bytes(mesh_.ranks()), 256);
+  agree_on_multicast();
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   detail::check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
@@ -264,6 +282,7 @@ inline void CudaFabric::init() {
   register_arena();
   open_networks();
   require_reach();
+  open_multicast();
   mail_.open(window_, mail, mesh_.ranks(), rank_.value, init_stream_);
   if (const std::vector<int> far = far_ranks(); !far.empty() && no_puts_.empty()) {
     if (communicators_->mail() == nullptr) {
@@ -289,6 +308,7 @@ inline void CudaFabric::init() {
   detail::check(cudaMallocHost(&seen_words_, static_cast<std::size_t>(most_words) * 8), "cudaMallocHost");
   if (options_.missing_gradients) make_zeros();
   load_kernels();
+  try_multicast();
   static_cast<void>(meet(true));  // no rank signals before all words are zero
   phase_ = Phase::running;
   watchdog_ = std::thread([this] { watch(); });
@@ -329,15 +349,76 @@ inline void CudaFabric::open_networks() {
     network(Operation::gather).allow_puts(window_.window_of(gather_), far);
     network(Operation::reduce).allow_puts(window_.register_on(reduce), far);
   }
-  if (options_.multicast != CudaMulticast::emulated) return;
-  std::vector<const std::byte*> memories;
-  for (index_t local = 0; local < mesh_.ranks_per_node; ++local) {
-    memories.push_back(window_.peer(mesh_.rank(mesh_.node(rank_), local).value, rank_.value));
+}
+
+// The kernel of the first step of a kind among all plans of this rank, and whether there is such a step.
+inline std::pair<bool, KernelCode> CudaFabric::find_step(detail::CudaStep::Kind kind) const {
+  for (const auto& program : programs_) {
+    for (const auto& variant : program->variants) {
+      for (const detail::CudaStep& step : variant->steps) {
+        if (step.kind != kind) continue;
+        const std::size_t kernel = variant->plan.ops[step.first].kernel;
+        return {true, kernel < variant->code.size() ? variant->code[kernel] : nullptr};
+      }
+    }
   }
-  detail::check(cudaMalloc(&node_memories_, memories.size() * sizeof memories[0]), "cudaMalloc");
-  detail::check(
-      cudaMemcpy(node_memories_, memories.data(), memories.size() * sizeof memories[0], cudaMemcpyHostToDevice),
-      "cudaMemcpy");
+  return {false, nullptr};
+}
+
+// Collective over all ranks: an error on each where one has found a fault; those that have say what it is.
+inline void CudaFabric::require_of_all(std::string_view rule, const std::string& fault) {
+  if (meet(fault.empty())) return;
+  failure_.set(Errc::operation, fault.empty() ? detail::text({rule, "; another rank than ", rank_.value, " says more."})
+                                              : detail::text({rule, "; rank ", rank_.value, ": ", fault, "."}));
+  failure_.raise_it();
+}
+
+// The address is asked for where a plan of some rank needs it, on all ranks or on none, and all know which before any
+// of them acts: asking is collective. A rank may have nothing to send while others have.
+inline void CudaFabric::agree_on_multicast() {
+  const bool is_hardware = options_.multicast == CudaMulticast::hardware;
+  const bool asks = is_hardware && (find_step(detail::CudaStep::Kind::multicast).first ||
+                                    find_step(detail::CudaStep::Kind::switch_sum).first);
+  if (meet(!asks)) return;
+  require_of_all("tide::CudaFabric: where a policy asks for multicast, every rank must have its address",
+                 is_hardware ? no_multicast_ : "its CudaOptions::multicast is another");
+  multicast_trial_ = reserve(detail::MulticastTrial::bytes(mesh_.ranks_per_node), 256);
+}
+
+inline void CudaFabric::open_multicast() {
+  if (options_.multicast == CudaMulticast::emulated) {
+    std::vector<std::byte*> arenas;
+    for (index_t k = 1; k <= mesh_.ranks_per_node; ++k) {
+      const index_t local = (mesh_.local(rank_) + k) % mesh_.ranks_per_node;
+      arenas.push_back(window_.peer(mesh_.rank(mesh_.node(rank_), local).value, rank_.value));
+    }
+    multicast_.set_emulated(std::move(arenas), mesh_.nodes > 1);
+  }
+  if (multicast_trial_ < 0) return;
+  const auto& [communicator, window] = window_.first();
+  // The meeting also makes the address usable: a write before all ranks have bound their memory would miss some.
+  require_of_all("tide::CudaFabric: where a policy asks for multicast, every rank must have its address",
+                 nccl_multicast_.ask(window, communicator, init_stream_));
+  multicast_.set_hardware(nccl_multicast_.address());
+}
+
+// Multicast runs on machines that nobody has tried tide on: every shape of write, and a sum, before a plan trusts it.
+inline void CudaFabric::try_multicast() {
+  if (multicast_trial_ < 0) return;
+  detail::MulticastTrial trial(window_.memory(), multicast_trial_, mesh_.local(rank_), mesh_.ranks_per_node,
+                               init_stream_);
+  trial.prepare();
+  static_cast<void>(meet(true));
+  trial.write(multicast_);
+  poll("a multicast write", [this] { return !detail::is_busy(init_stream_); });
+  static_cast<void>(meet(true));
+  require_of_all(
+      "tide::CudaFabric: what a rank writes to the multicast address must arrive on every rank of its node as it was "
+      "sent",
+      trial.wrong_write());
+  const auto [has_sums, sum] = find_step(detail::CudaStep::Kind::switch_sum);
+  require_of_all("tide::CudaFabric: a switch must add what lies on all ranks of a node",
+                 has_sums ? trial.wrong_sum(multicast_, reinterpret_cast<detail::CudaKernel>(sum)) : std::string());
 }
 
 // The ranks whose memory this process does not reach, in the communicator.

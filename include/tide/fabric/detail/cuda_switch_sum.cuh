@@ -6,7 +6,7 @@
 //   input i     multimem.ld_reduce of source + offset(i)         or, emulated: node[0] + offset(i), node[1] + offset(i), ...
 //
 // The emulation reads each GPU's memory in turn; like that of multicast it is for tests, and nothing chooses it by
-// itself. CudaFabric binds no multicast address yet: without the option it refuses SwitchReducer.
+// itself. No NVSwitch has run this yet.
 //
 // Tests: tests/fabric/cuda_switch_sum.test.cu, tests/fabric/cuda_nodes.test.cu
 

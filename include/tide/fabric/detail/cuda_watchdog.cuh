@@ -264,6 +264,7 @@ inline void CudaFabric::stop() noexcept {
   // to such a rank.
   if (failure_.failed() && letters == nullptr && detail::is_busy(init_stream_)) {
     communicators_->abort();
+    nccl_multicast_.abandon();
     window_.abandon();
   }
   bool stuck = busy(init_stream_);
@@ -277,7 +278,6 @@ inline void CudaFabric::stop() noexcept {
   }
   if (!stuck) {
     for (detail::CudaNetwork& each : networks_) each.release();
-    cudaFree(node_memories_);
     for (const auto& program : programs_) {
       for (const auto& variant : program->variants) variant->release();
       if (program->table != nullptr) cudaFree(program->table);
@@ -291,6 +291,8 @@ inline void CudaFabric::stop() noexcept {
     cudaFree(zeros_);
     if (seen_words_ != nullptr) cudaFreeHost(seen_words_);
     mail_.release();
+    multicast_.release();
+    nccl_multicast_.release();
     window_.release();
     // Where a rank may be gone nothing is done that needs all.
     if (node_ != nullptr && communicators_->distrusted()) {
@@ -300,6 +302,8 @@ inline void CudaFabric::stop() noexcept {
     }
   } else {
     // What a stuck stream still uses is left to the end of the process; NCCL would wait for it.
+    multicast_.abandon();
+    nccl_multicast_.abandon();
     window_.abandon();
     communicators_->abandon();
   }

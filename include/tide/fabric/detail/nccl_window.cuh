@@ -124,6 +124,9 @@ class NcclWindow {
     return std::find_if(windows_.begin(), windows_.end(), is_of)->second;
   }
 
+  // The communicator on which it was registered first, whose ranks are the peers, and the window there.  @pre it was
+  [[nodiscard]] const std::pair<ncclComm_t, ncclWindow_t>& first() const noexcept { return windows_.front(); }
+
   // Gives peers other numbers: number i is the communicator's rank `ranks[i]` from now on.
   void renumber(const std::vector<int>& ranks) {
     std::vector<void*> renumbered;
