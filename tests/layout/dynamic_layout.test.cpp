@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <tide/layout/dynamic_layout.hpp>
+#include <tide/layout/even_shard.hpp>
+#include <tide/layout/ragged_shard.hpp>
 #include <tide/layout/shard_layout.hpp>
 #include <tide/models/registry.hpp>
 
@@ -104,6 +106,21 @@ TEST_CASE("DynamicLayout: a broken rule is refused in the words of the compile e
   CHECK(tide_test::text_of([] {
           DynamicLayout(DynamicGroup(), {1, 1});
         }) == "tide::ShardLayout: a group needs at least one parameter.");
+}
+
+TEST_CASE("DynamicGroup: keeps ragged rows, however they are given; a rule beside them is refused") {
+  DynamicGroup group;
+  std::vector<index_t> rows{3, 1};
+  group.add("kept", {4, 2}, Element::bf16, Element::bf16, tide::ragged(rows));
+  rows.assign({0, 4});  // the group has its own
+  const DynamicLayout layout(group, {1, 2});
+  CHECK(layout.view().piece(tide::ParameterIndex{0}, Rank{0}).count == 3);
+  CHECK(layout.view().piece(tide::ParameterIndex{0}, Rank{1}).count == 1);
+  const auto both = [&] {
+    group.add("both", {4}, Element::bf16, Element::bf16, tide::shard_by<tide::EvenShard>(), {2, 2});
+  };
+  CHECK(tide_test::text_of(both) ==
+        "tide::DynamicGroup: a parameter is cut by a rule or by ragged rows, not by both; 'both' has both.");
 }
 
 TEST_CASE("DynamicLayout: sizes that no mesh, packing or storage can have are refused") {

@@ -45,8 +45,11 @@ static_assert(is(check(tide::group(good, param<tide::bf16>("w", {4, -1})).view()
 static_assert(is(check(tide::group(good, param<tide::bf16>("w", {0, 5}), param<tide::bf16>("v", {0})).view()),
                  LayoutRule::none, -1));
 
-// Elements: fewer than 2^59 in all, also where a product does not fit into 64 bits or a zero hides it.
-constexpr index_t half = index_t{1} << 58;
+constexpr tide::Parameter unknown{tide::Name{{}, 0, "w"}, {4}, tide::Element::bf16, static_cast<tide::Element>(6)};
+static_assert(is(check(tide::group(good, unknown).view()), LayoutRule::unknown_element, 1));
+
+// Elements: fewer than 2^44 in all, also where a product does not fit into 64 bits or a zero hides it.
+constexpr index_t half = index_t{1} << 43;
 static_assert(is(check(tide::group(param<tide::f64>("w", {2, half - 1})).view()), LayoutRule::none, -1));
 static_assert(is(check(tide::group(param<tide::f64>("w", {2, half})).view()), LayoutRule::too_large, 0));
 static_assert(is(check(tide::group(param<tide::f64>("w", {half}), param<tide::f64>("v", {half})).view()),
@@ -125,6 +128,7 @@ constexpr LayoutRule all_rules[] = {LayoutRule::no_parameters,
                                     LayoutRule::scalar,
                                     LayoutRule::too_many_dimensions,
                                     LayoutRule::negative_extent,
+                                    LayoutRule::unknown_element,
                                     LayoutRule::too_large,
                                     LayoutRule::pattern_without_number,
                                     LayoutRule::duplicate_name,

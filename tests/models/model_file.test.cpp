@@ -168,7 +168,7 @@ TEST_CASE("model file: a rule of layouts is broken in the words of the compile e
   CHECK(found->code() == tide::Errc::layout);
   found = error(R"({"name": "w", "shape": [4294967296, 4294967296], "dtype": "bf16"})");
   REQUIRE(found.has_value());
-  CHECK(found->what() == std::string("'m.json': group 'g': tide::ShardLayout: a group must have fewer than 2^59 "
+  CHECK(found->what() == std::string("'m.json': group 'g': tide::ShardLayout: a group must have fewer than 2^44 "
                                      "elements. Parameter 'w'."));
   found = error(R"({"name": "w", "shape": [4], "dtype": "bf16", "shard_dim": 1})");
   REQUIRE(found.has_value());

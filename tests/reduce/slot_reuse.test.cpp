@@ -60,6 +60,30 @@ TEST_CASE("SlotReuse: over nodes of eight ranks, gradients and sums of large mod
   }
 }
 
+// A pool does not know by which exchange, in which wire and within which budget its slots will be reduced from.
+template <class Box>
+void check_fits(const LayoutView& layout) {
+  for (const Exchange exchange : {Exchange::doubling, Exchange::direct}) {
+    for (const Element wire : {Element::f32, Element::bf16}) {
+      CHECK(Box::memory(layout, exchange, wire).inbox.bytes() <= slot_bytes_with_reuse(layout));
+    }
+  }
+}
+
+TEST_CASE("SlotReuse: a slot of a pool has room for any exchange, wire and budget") {
+  for (const GroupView& group : {models::llama3_1_8b::block.view(), tide_test::odd_group.view(), even.view()}) {
+    for (const MeshShape mesh : {MeshShape{8, 1}, {2, 2}, {3, 1}, {3, 2}, {5, 1}, {5, 3}, {2, 8}, {64, 1}, {64, 8}}) {
+      CAPTURE(mesh.nodes);
+      CAPTURE(mesh.ranks_per_node);
+      const LayoutView layout{group, mesh, TightPacking::rule};
+      check_fits<SlotReuse>(layout);
+      check_fits<SlotReuseWithin<Bytes<1>, Chunks<1>>>(layout);
+      check_fits<SlotReuseWithin<Bytes<(16 << 20)>>>(layout);
+      check_fits<SlotReuseWithin<Bytes<(256 << 20)>, Chunks<255>>>(layout);
+    }
+  }
+}
+
 TEST_CASE("SlotReuse: a gradient that is wider than its parameter is refused with both elements") {
   CHECK(tide_test::text_of([] { static_cast<void>(SlotReuse::shape(on(wide.view(), 2))); }) ==
         "tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring. 'b' has f32 gradients of "

@@ -13,13 +13,23 @@
 
 namespace tide {
 
+namespace detail {
+
+// Not constexpr: a constant expression that comes here does not compile.
+inline void position_exceeds_32_bits() noexcept {}
+
+}  // namespace detail
+
 /// A position among things of one kind, named by `Kind`. Converts to nothing; `value` is the number.
 template <class Kind>
 struct Index {
   std::int32_t value = 0;
 
   constexpr Index() = default;
-  constexpr explicit Index(index_t position) noexcept : value(static_cast<std::int32_t>(position)) {}
+  /// @pre position fits into 32 bits
+  constexpr explicit Index(index_t position) noexcept : value(static_cast<std::int32_t>(position)) {
+    if (value != position) detail::position_exceeds_32_bits();
+  }
 
   [[nodiscard]] friend constexpr auto operator<=>(Index, Index) = default;
 };

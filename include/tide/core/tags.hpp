@@ -66,4 +66,14 @@ struct Buffers {
   static constexpr index_t value = N;
 };
 
+namespace detail {
+
+// Whether a type is a `Tag<N>` for some N.
+template <template <index_t> class Tag, class T>
+inline constexpr bool is_tag = false;
+template <template <index_t> class Tag, index_t N>
+inline constexpr bool is_tag<Tag, Tag<N>> = true;
+
+}  // namespace detail
+
 }  // namespace tide

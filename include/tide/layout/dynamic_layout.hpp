@@ -26,12 +26,20 @@ class DynamicGroup {
   /// Appends a parameter.
   /// @param extents       row-major; rules are checked when the group is laid out, not here
   /// @param rows_of_rank  ragged row counts of dimension 0, one per rank; empty for the rule in `sharding`
-  /// @throws Error (Errc::layout) for ragged rows of another dimension
+  /// @throws Error (Errc::layout) for ragged rows of another dimension, or beside a rule
   void add(std::string name, const std::vector<index_t>& extents, Element gathered, Element gradient,
            Sharding sharding = {}, std::vector<index_t> rows_of_rank = {}) {
     if (!rows_of_rank.empty() && sharding.dimension != 0) {
       raise(Errc::layout, detail::text({"tide::DynamicGroup: ragged rows count along dimension 0; the sharding of '",
-                                        name, "' says dimension ", sharding.dimension, "."}));
+                                        detail::printable(name), "' says dimension ", sharding.dimension, "."}));
+    }
+    if (!rows_of_rank.empty() && sharding.kind == Sharding::Kind::ruled) {
+      raise(Errc::layout, detail::text({"tide::DynamicGroup: a parameter is cut by a rule or by ragged rows, not by "
+                                        "both; '",
+                                        detail::printable(name), "' has both."}));
+    }
+    if (rows_of_rank.empty() && sharding.kind == Sharding::Kind::ragged) {
+      rows_of_rank.assign(sharding.rows_of_rank.begin(), sharding.rows_of_rank.end());
     }
     detach();
     Parameter parameter;
@@ -45,7 +53,7 @@ class DynamicGroup {
     parameter.sharding = sharding;
     if (!rows_of_rank.empty()) {
       storage_->rows.push_back(std::move(rows_of_rank));
-      parameter.sharding = {Sharding::Kind::ragged, 0, nullptr, storage_->rows.back()};
+      parameter.sharding = {Sharding::Kind::ragged, sharding.dimension, nullptr, storage_->rows.back()};
     }
     storage_->parameters.push_back(parameter);
   }

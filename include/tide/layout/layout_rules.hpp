@@ -40,8 +40,10 @@ namespace tide {
       return "tide::ShardLayout: a parameter has at most 8 dimensions; merge neighbouring ones.";
     case LayoutRule::negative_extent:
       return "tide::ShardLayout: extents must not be negative.";
+    case LayoutRule::unknown_element:
+      return "tide::ShardLayout: the elements of a parameter must be enumerators of tide::Element.";
     case LayoutRule::too_large:
-      return "tide::ShardLayout: a group must have fewer than 2^59 elements.";
+      return "tide::ShardLayout: a group must have fewer than 2^44 elements.";
     case LayoutRule::pattern_without_number:
       return "tide::ShardLayout: the pattern of tide::repeat must hold {}; the number goes there.";
     case LayoutRule::duplicate_name:

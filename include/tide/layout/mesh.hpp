@@ -63,7 +63,8 @@ class Mesh {
   constexpr Mesh() requires(is_static) : shape_{Nodes, RanksPerNode} {}
 
   /// A mesh of the given sizes.
-  /// @throws Error (Errc::layout) when a size is not positive or differs from a static one
+  /// @throws Error (Errc::layout) when a size is not positive or there are more than 65535 ranks, (Errc::mismatch) when
+  ///         one differs from a static one
   constexpr Mesh(index_t nodes, index_t ranks_per_node) : shape_{nodes, ranks_per_node} {
     if (nodes <= 0) raise(Errc::layout, "tide::Mesh: Nodes must be positive; or tide::dynamic.");
     if (ranks_per_node <= 0) raise(Errc::layout, "tide::Mesh: RanksPerNode must be positive; or tide::dynamic.");

@@ -59,6 +59,7 @@ static_assert(Packing<TightPacking> && Packing<Fsdp2Packing>);
 /// Each parameter dense in its slot, starting at a multiple of `Alignment` bytes.
 template <class Alignment = Bytes<256>>
 struct DenseStorage {
+  static_assert(detail::is_tag<Bytes, Alignment>, "tide::DenseStorage: Alignment must be Bytes<N>.");
   static_assert(is_alignment(Alignment::value) && Alignment::value >= 16,
                 "tide::DenseStorage: the alignment must be a power of two from 16 bytes to 1 GiB.");
   static constexpr index_t alignment = Alignment::value;

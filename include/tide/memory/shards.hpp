@@ -26,10 +26,6 @@ struct RowRange {
   [[nodiscard]] friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
 };
 
-/// Which buffer of a layout a `ShardsView` is of.
-template <class Layout, Buffer Which>
-class ShardsView;
-
 /// Packed shards somewhere in memory of the own rank; does not own them.
 ///
 /// @tparam Which  Buffer::shards (gathered element) or Buffer::masters (f32)

@@ -99,8 +99,7 @@ class SlotLease {
 /// @tparam Layouts  every layout that will be gathered into the pool
 template <class Count, class... Layouts>
 class SlotPool {
-  static_assert(
-      requires { Count::value; }, "tide::SlotPool: Count must be Depth<N>; layouts come behind it.");
+  static_assert(detail::is_tag<Depth, Count>, "tide::SlotPool: Count must be Depth<N>; layouts come behind it.");
   static_assert(sizeof...(Layouts) > 0, "tide::SlotPool: name at least one layout.");
 
  public:

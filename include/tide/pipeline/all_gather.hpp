@@ -137,9 +137,11 @@ class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
 
   /// Gathers the block that the caller has written in place: no byte of it moves here. Over several nodes one local
   /// copy packs it, since a network takes what is contiguous.
-  /// @throws Error (Errc::order) when `own_block` was not called before
+  /// @pre what wrote the block was enqueued on `stream`, or `stream` has waited for it
+  /// @throws Error (Errc::order) when `own_block` was not called before, or while the last handle lives
   template <class Stream>
   [[nodiscard]] Gathered<Layout> enqueue(InPlace, Stream& stream) {
+    life_->require_released(program_, *label_);
     if (!own_.is_of(*life_)) {
       port_->refuse(Errc::order, detail::text({"tide::AllGather: own_block must be called before a gather in place; ",
                                                *label_, " on rank ", port_->rank().value, "."}));

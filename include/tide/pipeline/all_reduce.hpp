@@ -35,6 +35,7 @@ template <class Count = Depth<1>, class Intra = UnicastTransport, class R = Copy
           class Inter = SingleNode, class Box = Ring<Chunks<4>, Bytes<(index_t{64} << 20)>>>
 class AllReduce {
   using Layout = detail::FlatLayout;
+  static_assert(detail::is_tag<Depth, Count>, "tide::AllReduce: Count must be Depth<N>.");
   static_assert(!reuses_slots<Box>, "tide::AllReduce: Box must be a Ring; the buffers are never vacated.");
   static_assert(R::finish == Finish::store, "tide::AllReduce: R must store; the buffers hold what is summed.");
 

@@ -17,6 +17,7 @@
 
 #include <tide/pipeline/detail/step_part.hpp>  // StepPart
 
+#include <array>
 #include <span>
 #include <utility>
 
@@ -166,15 +167,21 @@ class UpdateGroup {
     const auto all = masters();
     const auto some = reduced();
     const LayoutView layout = all.layout().view();
-    ParameterIndex next{0};
-    some.layout().view().for_each_piece(some.rank(), [&](const Piece& piece) {
-      const Parameter& parameter = some.layout().view().group[piece.parameter];
-      while (!layout.group[next].name.reads(parameter.name)) ++next.value;  // skips what is frozen
+    const LayoutView trained = some.layout().view();
+    std::array<index_t, buffer_count> end{};  // of what comes before in the reduced gradients
+    ParameterIndex next{0};                   // of those that train
+    layout.for_each_piece(all.rank(), [&](const Piece& piece) {
+      if (next.value == trained.group.size()) return;
+      const Parameter& parameter = trained.group[next];
+      if (!layout.group[piece.parameter].name.reads(parameter.name)) return;  // frozen
+      const Piece reduced_piece = detail::next_piece(trained.group, next.value++, trained.mesh.ranks(), trained.packing,
+                                                     trained.storage_alignment, some.rank(), end);
       if (piece.elements() == 0) return;
-      const auto floats = [&](std::byte* at) {
-        return std::span<float>(reinterpret_cast<float*>(at), static_cast<std::size_t>(piece.elements()));
+      const auto floats = [&](std::byte* data, const Piece& at) {
+        return std::span<float>(reinterpret_cast<float*>(data + at.offset(Buffer::masters)),
+                                static_cast<std::size_t>(at.elements()));
       };
-      f(parameter, floats(all.bytes_of(next).data()), floats(some.data() + piece.offset(Buffer::masters)));
+      f(parameter, floats(all.data(), piece), floats(some.data(), reduced_piece));
     });
   }
 

@@ -14,10 +14,11 @@
 
 namespace tide {
 
-/// `E::finish`: what the sum kernels do.
+/// `E::finish`: what the sum kernels do. `Finish::partial` is what they do with sums that are not whole yet.
 template <class E>
 concept Epilogue = requires {
   { E::finish } -> std::convertible_to<Finish>;
+  requires(E::finish != Finish::partial);
 };
 
 /// The shard is overwritten: the default.

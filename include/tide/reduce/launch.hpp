@@ -14,10 +14,11 @@
 
 namespace tide {
 
-/// `L::ctas`: CTAs of a launch, one per SM.
+/// `L::ctas`: CTAs of a launch, one per SM; at least one.
 template <class L>
 concept Launch = requires {
   { L::ctas } -> std::convertible_to<index_t>;
+  requires(L::ctas > 0);
 };
 
 /// About a quarter of the SMs for a short time: the default.
@@ -28,8 +29,7 @@ struct Burst {
 /// Fewer SMs for longer. Choose it beside many-wave GEMMs that would rather lose a few SMs than wait.
 template <class Count = Ctas<16>>
 struct Trickle {
-  static_assert(
-      requires { Count::value; }, "tide::Trickle: Count must be Ctas<N>.");
+  static_assert(detail::is_tag<Ctas, Count>, "tide::Trickle: Count must be Ctas<N>.");
   static constexpr index_t ctas = Count::value;
 };
 

@@ -23,7 +23,7 @@
 
 namespace tide {
 
-/// How a policy crosses nodes: its member `exchange`, or doubling where it has none.
+/// How a policy crosses nodes: its member `exchange`. SingleNode, which crosses none, counts as doubling.
 template <class X>
 inline constexpr Exchange exchange_of = [] {
   if constexpr (requires { X::exchange; }) {
@@ -89,15 +89,16 @@ struct Crossing<R, SingleNode> {
 
 }  // namespace detail
 
-/// `X::name`, `X::capability`, and `X::exchange` where it is not doubling; only a reducer can leave sums to a switch.
+/// `X::name`, `X::capability`, `X::exchange`; only a reducer can leave sums to a switch. SingleNode has no exchange.
 ///
 /// Models: SingleNode, RdmaDirectTransport, SendRecvDirectTransport, AutoTransport, and the transports that double:
 /// RdmaDoublingTransport, SendRecvDoublingTransport.
 template <class X>
-concept NodeExchange = requires {
+concept NodeExchange = std::same_as<X, SingleNode> || requires {
   { X::name } -> std::convertible_to<std::string_view>;
-  { exchange_of<X> } -> std::convertible_to<Exchange>;
-  requires(exchange_of<X> != Exchange::in_switch);
+  { X::capability } -> std::convertible_to<Capability>;
+  { X::exchange } -> std::convertible_to<Exchange>;
+  requires(X::exchange != Exchange::in_switch);
 };
 
 /// Each partial sum straight to its owner, by one-sided puts. Choose it for few nodes; doubling sends fewer, larger

@@ -61,6 +61,7 @@ struct RingCut {
 
 // @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
 [[nodiscard]] constexpr RingCut cut_ring(const LayoutView& layout, index_t chunks, index_t bytes, index_t least) {
+  if (chunks < 1 || chunks > 255) raise(Errc::argument, "tide::Chunks: the number of chunks must be 1 to 255.");
   if (bytes < least) {
     raise(Errc::capacity, detail::text({"tide::Ring: Bytes must hold one unit of 64 elements from each peer in every "
                                         "chunk; needs ",
@@ -75,7 +76,8 @@ struct RingCut {
 
 /// The ring of `chunks` chunks within `bytes` bytes: over several nodes the budget bounds the inbox, what lands from
 /// other nodes, and sums on their way. For budgets that are known at run time only.
-/// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
+/// @throws Error (Errc::argument) when `chunks` is not 1 to 255, (Errc::capacity) when the budget cannot hold a unit of
+///         each peer in each chunk
 [[nodiscard]] constexpr ReduceMemory ring_memory(const LayoutView& layout, index_t chunks, index_t bytes,
                                                  Exchange exchange, Element wire = Element::f32) {
   const ReduceMemory smallest = detail::ring_over_nodes(layout, chunks, 1, exchange, wire);
@@ -96,9 +98,8 @@ struct RingCut {
 /// grow with the mesh.
 template <class Count, class Budget>
 struct Ring {
-  static_assert(
-      requires { Count::value; } && requires { Budget::value; },
-      "tide::Ring: Count must be Chunks<N> and Budget Bytes<N>.");
+  static_assert(detail::is_tag<Chunks, Count> && detail::is_tag<Bytes, Budget>,
+                "tide::Ring: Count must be Chunks<N> and Budget Bytes<N>.");
 
   static constexpr index_t unit = ring_unit;
 

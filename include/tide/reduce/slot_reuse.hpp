@@ -62,7 +62,7 @@ namespace detail {
     if (size_bytes(parameter.gradient) > size_bytes(parameter.gathered)) {
       raise(Errc::layout,
             detail::text({"tide::SlotReuse: no gradient element may be wider than its gathered one; use Ring. '",
-                          parameter.name.str(), "' has ", tide::name(parameter.gradient), " gradients of ",
+                          printable(parameter.name.str()), "' has ", tide::name(parameter.gradient), " gradients of ",
                           tide::name(parameter.gathered), " parameters."}));
     }
     shape.element_bytes = std::max(shape.element_bytes, static_cast<index_t>(size_bytes(parameter.gradient)));
@@ -82,18 +82,30 @@ namespace detail {
   return shape;
 }
 
+// Over several nodes: chunks of so many units of an output of `longest` units. `inbox` says the rest.
+constexpr void cut_slot(InboxShape& inbox, MeshShape mesh, index_t longest, index_t units) noexcept {
+  inbox.chunk_elements = units * ring_unit;
+  inbox.chunks = ceil_div(longest, units);
+  inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
+  inbox.slot_bytes = slot_shares(mesh, inbox).bytes();
+}
+
+// Units of the largest rank's output.
+[[nodiscard]] constexpr index_t longest_output(const LayoutView& layout) {
+  return std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+}
+
+inline constexpr index_t most_slot_chunks = 255;
+
 [[nodiscard]] constexpr ReduceMemory slot_memory(const LayoutView& layout, Exchange exchange, Element wire,
                                                  index_t least_chunks, index_t network_bytes, index_t network_chunks) {
   const MeshShape mesh = layout.mesh;
   ReduceMemory memory{slot_shape(layout, least_chunks), {}};
   if (mesh.nodes == 1) return memory;
   InboxShape& inbox = memory.inbox;
-  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+  const index_t longest = longest_output(layout);
   const auto cut = [&](index_t units) {
-    inbox.chunk_elements = units * ring_unit;
-    inbox.chunks = ceil_div(longest, units);
-    inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
-    inbox.slot_bytes = slot_shares(mesh, inbox).bytes();
+    cut_slot(inbox, mesh, longest, units);
     const index_t places = std::min(network_chunks, inbox.chunks);
     memory.network = network_shape(mesh, exchange, wire, inbox, places);
     memory.network.partials_bytes -=
@@ -102,7 +114,7 @@ namespace detail {
   cut(1);
   const index_t fitting = network_bytes / std::max<index_t>(1, memory.network.bytes());
   const index_t most = std::min(std::max<index_t>(1, fitting), ceil_div(longest, least_chunks));
-  const index_t chunks = std::min<index_t>(ceil_div(longest, most), 255);
+  const index_t chunks = std::min(ceil_div(longest, most), most_slot_chunks);
   cut(ceil_div(longest, chunks));  // all of one length: each has a place
   return memory;
 }
@@ -118,6 +130,9 @@ namespace detail {
 /// @tparam Count   `Chunks<N>`: how many chunks that is
 template <class Budget = Bytes<(index_t{64} << 20)>, class Count = Chunks<4>>
 struct SlotReuseWithin {
+  static_assert(detail::is_tag<Bytes, Budget> && detail::is_tag<Chunks, Count>,
+                "tide::SlotReuse: Budget must be Bytes<N> and Count Chunks<N>.");
+
   /// The fewest chunks that a long output is cut into, so that sums begin while pieces still come.
   static constexpr index_t least_chunks = 4;
 
@@ -161,15 +176,22 @@ namespace detail {
 
 }  // namespace detail
 
-/// Bytes of a slot that a group can be gathered into and, where `fits_slot`, reduced from: more than the gather needs
-/// only where shards are uneven, as rows of a small parameter on many ranks are.
+/// Bytes of a slot that a group can be gathered into and, where `fits_slot`, reduced from, by any exchange, wire and
+/// budget: more than the gather needs only where shards are uneven, as rows of a small parameter on many ranks are, or
+/// where nodes have few ranks.
 [[nodiscard]] constexpr index_t slot_bytes_with_reuse(const LayoutView& layout) {
   if (layout.mesh.nodes == 1) return detail::slot_bytes_on_node(layout);
   const index_t gather = layout.bytes(Buffer::slot);
   if (!fits_slot(layout.group)) return gather;
+  // A pool does not know which budgets it will serve, and so how many chunks: it has room for any number.
+  InboxShape inbox = SlotReuse::shape(layout);
+  const index_t longest = detail::longest_output(layout);
   index_t reduce = 0;
-  for (const Exchange exchange : {Exchange::doubling, Exchange::direct}) {
-    reduce = std::max(reduce, SlotReuse::memory(layout, exchange).inbox.bytes());
+  const index_t fewest = ceil_div(longest, detail::most_slot_chunks);
+  for (index_t units = ceil_div(longest, SlotReuse::least_chunks); units >= fewest;) {
+    detail::cut_slot(inbox, layout.mesh, longest, units);
+    reduce = std::max(reduce, inbox.bytes());
+    units = std::min(units - 1, ceil_div(longest, inbox.chunks + 1));
   }
   return std::max(gather, align_up(reduce, layout.storage_alignment));
 }

@@ -19,7 +19,7 @@
 
 namespace tide {
 
-/// The tree's sum of leaf(0) .. leaf(n - 1), for any type with +.  @pre n >= 1
+/// The tree's sum of leaf(first) .. leaf(last - 1), for any type with +.  @pre first < last
 template <class Leaf>
 [[nodiscard]] constexpr auto tree_sum(index_t first, index_t last, const Leaf& leaf) -> decltype(leaf(first)) {
   if (last - first == 1) return leaf(first);

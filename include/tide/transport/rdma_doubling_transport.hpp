@@ -73,8 +73,12 @@ struct SlotNetwork {
 /// @tparam Pace   `PutsInFlight<N>`
 template <class Chunk = Bytes<(index_t{8} << 20)>, class Pace = PutsInFlight<16>>
 struct RdmaDoublingTransport {
+  static_assert(detail::is_tag<Bytes, Chunk> && detail::is_tag<PutsInFlight, Pace>,
+                "tide::RdmaDoublingTransport: Chunk must be Bytes<N> and Pace PutsInFlight<N>.");
+
   static constexpr std::string_view name = "RDMA doubling";
   static constexpr Capability capability = Capability::puts;
+  static constexpr Exchange exchange = Exchange::doubling;
   static constexpr RailRules rules{Chunk::value, Pace::value};
 
   [[nodiscard]] static constexpr NetworkShape network(const LayoutView& layout) {

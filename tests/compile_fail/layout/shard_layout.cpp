@@ -55,7 +55,7 @@ ShardLayout<group, Mesh<1, 2>> subject;
 #elif TIDE_CASE == 11  // expect: tide::ShardLayout: extents must not be negative
 constexpr auto group = tide::group(param<tide::bf16>("w", {4, -6}));
 ShardLayout<group, Mesh<1, 2>> subject;
-#elif TIDE_CASE == 12  // expect: tide::ShardLayout: a group must have fewer than 2^59 elements
+#elif TIDE_CASE == 12  // expect: tide::ShardLayout: a group must have fewer than 2^44 elements
 constexpr auto group = tide::group(param<tide::bf16>("w", {index_t{1} << 40, index_t{1} << 40}));
 ShardLayout<group, Mesh<1, 2>> subject;
 #elif TIDE_CASE == 13  // expect: tide::ShardLayout: names in a group must differ
@@ -92,6 +92,10 @@ constexpr auto group = tide::group(w);
 ShardLayout<group, Mesh<1, 2>>::tensor<"W"> subject(nullptr);
 #elif TIDE_CASE == 23  // expect: tide::ShardLayout: the pattern of tide::repeat must hold {} // names: experts.w
 constexpr auto group = tide::group(tide::repeat<2>("experts.", w));
+ShardLayout<group, Mesh<1, 2>> subject;
+#elif TIDE_CASE == 24  // expect: tide::ShardLayout: the elements of a parameter must be enumerators of tide::Element // names: v
+constexpr tide::Parameter unknown{tide::Name{{}, 0, "v"}, {4}, static_cast<tide::Element>(99), tide::Element::bf16};
+constexpr auto group = tide::group(w, unknown);
 ShardLayout<group, Mesh<1, 2>> subject;
 #else                  // control: the same with legal arguments
 constexpr auto group =

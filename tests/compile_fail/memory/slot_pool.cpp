@@ -8,6 +8,8 @@ using Layout = tide::ShardLayout<weights, tide::Mesh<1, 2>>;
 void subject(tide::FabricPort& fabric) { tide::SlotPool<tide::Depth<2>> pool(fabric); }
 #elif TIDE_CASE == 2  // expect: tide::SlotPool: Count must be Depth<N>
 void subject(tide::FabricPort& fabric) { tide::SlotPool<Layout, Layout> pool(fabric); }
+#elif TIDE_CASE == 3  // expect: tide::SlotPool: Count must be Depth<N>
+void subject(tide::FabricPort& fabric) { tide::SlotPool<tide::Bytes<2>, Layout> pool(fabric); }
 #else                 // control: one layout
 void subject(tide::FabricPort& fabric) { tide::SlotPool<tide::Depth<2>, Layout> pool(fabric); }
 #endif

@@ -3,6 +3,7 @@
 #include <tide/layout/dynamic_layout.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
 #include <tide/reduce/switch_reducer.hpp>
+#include <tide/transport/unicast_transport.hpp>
 
 inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4}));
 using Layout = tide::ShardLayout<weights, tide::Mesh<1, 2>>;
@@ -19,6 +20,8 @@ using InSlot = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Slot
 using Reduce = tide::ReduceScatter<Layout, tide::Burst>;
 #elif TIDE_CASE == 2   // expect: tide::ReduceScatter: Inter must be a NodeExchange
 using Reduce = tide::ReduceScatter<Layout, Reducer, tide::Chunks<4>>;
+#elif TIDE_CASE == 14  // expect: tide::ReduceScatter: Inter must be a NodeExchange
+using Reduce = tide::ReduceScatter<TwoNodes, Reducer, tide::UnicastTransport>;
 #elif TIDE_CASE == 3   // expect: tide::ReduceScatter: Box must be an Inbox
 using Reduce = tide::ReduceScatter<Layout, Reducer, tide::SingleNode, tide::Chunks<4>>;
 #elif TIDE_CASE == 4   // expect: tide::ReduceScatter: SingleNode needs a mesh of one node

@@ -3,6 +3,8 @@
 
 #if TIDE_CASE == 1  // expect: tide::Trickle: Count must be Ctas<N>
 tide::Trickle<int> subject;
-#else  // control: a number of CTAs
+#elif TIDE_CASE == 2  // expect: tide::Trickle: Count must be Ctas<N>
+tide::Trickle<tide::Bytes<8>> subject;
+#else                 // control: a number of CTAs
 tide::Trickle<tide::Ctas<8>> subject;
 #endif

@@ -24,6 +24,7 @@ enum class LayoutRule : std::uint8_t {
   scalar,
   too_many_dimensions,
   negative_extent,
+  unknown_element,
   too_large,
   pattern_without_number,
   duplicate_name,
@@ -45,7 +46,8 @@ struct LayoutFault {
 namespace detail {
 
 inline constexpr index_t max_parameters = 65535;
-inline constexpr index_t max_group_elements = (index_t{1} << 59) - 1;  // times 8 bytes fits into an index_t
+// So few that the bytes of 255 slots, and of thousands of such groups, fit into an index_t.
+inline constexpr index_t max_group_elements = (index_t{1} << 44) - 1;
 
 // Elements of a parameter, or -1 where they are too many.
 [[nodiscard]] constexpr index_t checked_elements(const Shape& shape) noexcept {
@@ -68,6 +70,7 @@ inline constexpr index_t max_group_elements = (index_t{1} << 59) - 1;  // times 
   for (int i = 0; i < shape.rank; ++i) {
     if (shape[i] < 0) return LayoutRule::negative_extent;
   }
+  if (size_bytes(parameter.gathered) == 0 || size_bytes(parameter.gradient) == 0) return LayoutRule::unknown_element;
   const int dimension = parameter.sharding.dimension;
   if (dimension < 0 || dimension >= shape.rank) return LayoutRule::sharded_dimension;
   if (parameter.sharding.kind != Sharding::Kind::ragged) return LayoutRule::none;

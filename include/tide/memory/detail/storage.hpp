@@ -73,7 +73,7 @@ inline void require_element_aligned(const LayoutView& layout, const Piece& piece
   if (piece.elements() == 0 || piece.offset(buffer) % piece.size(buffer) == 0) return;
   raise(Errc::layout, detail::text({"tide::ShardsView: a packing that aligns nothing has put the shard across its "
                                     "elements' alignment; take bytes_of. Parameter '",
-                                    layout.group[piece.parameter].name.str(), "'."}));
+                                    printable(layout.group[piece.parameter].name.str()), "'."}));
 }
 
 // The element of a parameter's shard: f32 in masters, the gathered element in shards.

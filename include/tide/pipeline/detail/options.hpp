@@ -4,17 +4,11 @@
 
 #pragma once
 
-#include <tide/core/tags.hpp>  // Repeat, Prefetch, Depth, Buffers
+#include <tide/core/tags.hpp>  // is_tag
 
 #include <type_traits>
 
 namespace tide::detail {
-
-// Whether a type is a `Tag<N>` for some N.
-template <template <index_t> class Tag, class T>
-inline constexpr bool is_tag = false;
-template <template <index_t> class Tag, index_t N>
-inline constexpr bool is_tag<Tag, Tag<N>> = true;
 
 // The number of the first `Tag<N>` among the options, or the default.
 template <template <index_t> class Tag, index_t Default, class... Options>

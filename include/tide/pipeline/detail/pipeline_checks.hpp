@@ -9,6 +9,7 @@
 #include <tide/memory/slot_pool.hpp>     // SlotLife
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <type_traits>
 
@@ -39,7 +40,7 @@ inline constexpr index_t static_slot_bytes = [] {
                                                  const std::string& label) {
   const index_t count = layout.group.size();
   if (!label.empty())
-    return text({operation, " of '", label, "' (", count, count == 1 ? " parameter)" : " parameters)"});
+    return text({operation, " of '", printable(label), "' (", count, count == 1 ? " parameter)" : " parameters)"});
   const std::string first = text({operation, " of '", printable(layout.group.parameters.front().name.str()), "'"});
   return count == 1 ? first : text({first, " and ", count - 1, " more"});
 }
@@ -95,8 +96,20 @@ inline void require_pool(const FabricPort& port, const SlotLife& pool, index_t b
     return a.shape.rank == b.shape.rank && a.shape.extents == b.shape.extents && a.gathered == b.gathered &&
            a.gradient == b.gradient && a.sharding.dimension == b.sharding.dimension;
   };
-  return std::equal(ours.begin(), ours.end(), theirs.begin(), equal) &&
-         one.bytes(buffer, rank) == two.bytes(buffer, rank);
+  if (!std::equal(ours.begin(), ours.end(), theirs.begin(), equal)) return false;
+  if (is_dense(buffer)) return true;
+  // However they are cut: packed buffers of a rank are alike where its rows are.
+  std::array<index_t, buffer_count> end_of_one{};
+  std::array<index_t, buffer_count> end_of_two{};
+  for (index_t i = 0; i < one.group.size(); ++i) {
+    const auto piece_of = [&](const LayoutView& layout, std::array<index_t, buffer_count>& end) {
+      return next_piece(layout.group, i, layout.mesh.ranks(), layout.packing, layout.storage_alignment, rank, end);
+    };
+    const Piece a = piece_of(one, end_of_one);
+    const Piece b = piece_of(two, end_of_two);
+    if (a.begin != b.begin || a.count != b.count) return false;
+  }
+  return true;
 }
 
 inline void require_layout(FabricPort& port, const LayoutView& layout, const LayoutView& given, Buffer buffer,

@@ -42,7 +42,7 @@ namespace tide::detail {
   const auto possible = [](index_t alignment) { return alignment > 0 && alignment <= most_alignment; };
   if (elements > max_group_elements || !possible(layout.storage_alignment) ||
       !possible(layout.packing.start_alignment)) {
-    report.add(Law::partition, "a group must have fewer than 2^59 elements, and alignments be 1 to 2^30");
+    report.add(Law::partition, "a group must have fewer than 2^44 elements, and alignments be 1 to 2^30");
     return false;
   }
   return true;
