@@ -29,6 +29,7 @@
 #include <tide/fabric/detail/cuda_queue.cuh>    // CudaQueue
 #include <tide/fabric/detail/host_state.hpp>    // Failure
 #include <tide/fabric/detail/nccl_window.cuh>   // NcclWindow
+#include <tide/fabric/detail/word_uses.hpp>     // WordUse
 
 #include <array>
 #include <deque>
@@ -184,6 +185,8 @@ class CudaFabric final : public FabricPort {
   void meet_to_close();
   void part_from_far_ranks();
   void compare_ranks();
+  void compare_words();
+  [[nodiscard]] std::vector<std::uint64_t> words_of_all(const std::vector<std::uint64_t>& own);
   void check_paths();
   [[nodiscard]] bool meet(bool is_good);
   void require_reach();
@@ -223,6 +226,7 @@ class CudaFabric final : public FabricPort {
   std::uint64_t* residency_ = nullptr;
   std::vector<std::unique_ptr<detail::CudaProgram>> programs_;
   std::vector<std::uint64_t> fingerprints_;
+  std::vector<detail::WordUse> word_uses_;
   std::map<std::tuple<Operation, LaneKind, std::int32_t>, cudaStream_t> lanes_;
   std::vector<cudaStream_t> streams_;
   std::map<cudaStream_t, detail::CudaQueue> queues_;

@@ -125,6 +125,8 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
   detail::require_one_handshake(variants, label);
   const SignalWords words = variants.front().collective.words();
   const std::uint64_t print = detail::fingerprint_of(variants);
+  const auto program_index = static_cast<std::int32_t>(programs_.size());
+  std::vector<detail::WordUse> uses = detail::word_uses(variants.front(), program_index);
   std::array<bool, 3> exits{};
   std::vector<detail::HostVariant> prepared;
   for (PlanVariant& variant : variants) {
@@ -135,7 +137,7 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
         made.lanes[l] = &lane(variant.collective.operation, made.plan.lanes[l]);
     }
   }
-  state_->at(rank_).attached.push_back({print, places, label});
+  state_->at(rank_).attached.push_back({print, places, label, std::move(uses)});
   Program program;
   program.body = std::make_unique<detail::HostProgram>(*state_, std::move(prepared), words, places, std::move(label));
   for (std::size_t kind = 0; kind < exits.size(); ++kind) {
@@ -144,7 +146,7 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
     program.body->bind_exit(static_cast<ExitKind>(kind), counter(program.exit_counters[kind]));
   }
   programs_.push_back(std::move(program));
-  return static_cast<std::int32_t>(programs_.size()) - 1;
+  return program_index;
 }
 
 // Runs at the barrier of init: all ranks are there, and none has gone on.
@@ -175,6 +177,17 @@ inline void HostFabric::compare() {
       return differ("the size of the arena: " + std::to_string(first.reserved) + " and " +
                     std::to_string(other.reserved) + " bytes");
     }
+  }
+  std::vector<detail::WordUse> uses;
+  for (const detail::HostRank& rank : state_->ranks) {
+    for (const detail::Attached& each : rank.attached) uses.insert(uses.end(), each.words.begin(), each.words.end());
+  }
+  const std::string wrong = detail::disagreement(
+      std::move(uses), SignalWords{state_->mesh.ranks()},
+      [&](std::int32_t program) { return std::string_view(first.attached[static_cast<std::size_t>(program)].label); });
+  if (!wrong.empty()) {
+    state_->failure.set(Errc::mismatch, wrong);
+    return;
   }
   const index_t has = state_->options.memory_bytes > 0 ? state_->options.memory_bytes : detail::machine_memory();
   const index_t ranks = state_->mesh.ranks();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <tide/fabric/detail/host_wires.hpp>  // HostWires
+#include <tide/fabric/detail/word_uses.hpp>   // WordUse
 #include <tide/fabric/fabric.hpp>             // FabricPort, ArenaPlaces
 #include <tide/fabric/host_options.hpp>       // HostOptions
 
@@ -199,6 +200,7 @@ struct Attached {
   std::uint64_t fingerprint;
   ArenaPlaces places;
   std::string label;
+  std::vector<WordUse> words;
 };
 
 struct HostRank {
