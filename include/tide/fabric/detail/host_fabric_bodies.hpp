@@ -219,8 +219,32 @@ inline void HostFabric::init() {
   phase_ = Phase::running;
 }
 
+// While the host thread waits, an op that waits in vain says so: until then the programs may still end, and others
+// follow.
+template <class Call>
+auto HostFabric::while_waiting(bool waits, const Call& call) {
+  struct Waiting {
+    const HostFabric* fabrics[2];
+
+    explicit Waiting(const HostFabric& fabric) : fabrics{&fabric, fabric.partner_} { say(true); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    ~Waiting() { say(false); }
+    void say(bool waiting) const {
+      for (const HostFabric* fabric : fabrics) {
+        if (fabric == nullptr) continue;
+        fabric->state_->at(fabric->rank_).waits = waiting;
+        if (waiting) fabric->state_->look_again(fabric->rank_);
+      }
+    }
+  };
+  if (!waits) return call();
+  const Waiting waiting(*this);
+  return call();
+}
+
 inline void HostFabric::push(detail::HostLane& lane, detail::HostItem item) {
-  const auto pushed = lane.push(std::move(item));
+  const auto pushed = while_waiting(lane.is_full(), [&] { return lane.push(std::move(item)); });
   if (pushed == detail::HostLane::Pushed::full) fail_late("room in a queue");
   if (state_->failure.failed()) raise_failure();
 }
@@ -251,7 +275,8 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
   Program& program = programs_[static_cast<std::size_t>(index)];
   detail::HostProgram& body = *program.body;
   const std::uint64_t run = body.runs();
-  if (!body.begin(variant_index, bindings)) {
+  const std::uint64_t call = state_->at(rank_).calls - 1;
+  if (!while_waiting(!body.has_room(), [&] { return body.begin(variant_index, bindings, call); })) {
     fail_late(detail::text({"the oldest of ", detail::HostProgram::max_runs, " runs in flight of ", body.label()}));
     raise_failure();
   }
@@ -318,7 +343,7 @@ inline void HostFabric::run(StreamRef stream, std::function<void()> function) {
   detail::HostItem item;
   item.function = std::move(function);
   for (;;) {
-    switch (lane.push(std::move(item))) {
+    switch (while_waiting(lane.is_full(), [&] { return lane.push(std::move(item)); })) {
       case detail::HostLane::Pushed::queued:
         return;
       case detail::HostLane::Pushed::full:
@@ -341,7 +366,8 @@ inline bool HostFabric::passed(std::int32_t index, std::uint64_t value) {
 inline void HostFabric::synchronize(std::int32_t index, std::uint64_t value) {
   const auto& awaited = counter(index);
   const auto met = [&] { return awaited.load(std::memory_order_acquire) >= value || state_->failure.failed(); };
-  if (!state_->at(rank_).bell.wait(state_->options.deadline, met)) fail_late("an event");
+  const auto wait = [&] { return state_->at(rank_).bell.wait(state_->options.deadline, met); };
+  if (!while_waiting(!met(), wait)) fail_late("an event");
   if (state_->failure.failed()) raise_failure();
 }
 
@@ -357,8 +383,9 @@ inline void HostFabric::close() {
   for (const auto& stream : streams_) inside = inside || stream->is_this_thread();
   for (const SharedLane& shared : lanes_) inside = inside || shared.body->is_this_thread();
   if (inside) raise(Errc::order, "tide::HostFabric: close must not be called by a function on a stream.");
-  stop();
+  while_waiting(true, [this] { stop(); });
   if (state_->failure.failed()) raise_failure();
+  state_->end(rank_, true);
 }
 
 }  // namespace tide

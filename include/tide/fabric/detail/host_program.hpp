@@ -135,13 +135,19 @@ class HostProgram {
     }
   }
 
+  // Whether another run finds room.
+  [[nodiscard]] bool has_room() const noexcept {
+    return runs_[next_run_ % max_runs].lanes_left.load(std::memory_order_acquire) == 0;
+  }
+
   // Makes room for a run and says what it is bound to. Waits for the oldest run when all are in flight; false when that
   // took longer than the deadline, or after a failure.
-  [[nodiscard]] bool begin(std::int32_t variant_index, const Bindings& bindings) {
+  [[nodiscard]] bool begin(std::int32_t variant_index, const Bindings& bindings, std::uint64_t call) {
     Run& run = runs_[next_run_ % max_runs];
-    const auto free = [&] { return state_.failure.failed() || run.lanes_left.load(std::memory_order_acquire) == 0; };
+    const auto free = [&] { return state_.failure.failed() || has_room(); };
     if (!state_.at(rank_).bell.wait(state_.options.deadline, free) || state_.failure.failed()) return false;
     run.bindings = bindings;
+    run.call = call;
     run.variant = &variant(variant_index);
     if (bindings.gradient_table != nullptr) {
       std::copy_n(bindings.gradient_table, run.table.size(), run.table.begin());
@@ -173,6 +179,7 @@ class HostProgram {
   struct Run {
     Bindings bindings{};
     const HostVariant* variant = nullptr;
+    std::uint64_t call = 0;  // of the rank's calls
     std::vector<const void*> table{};
     std::atomic<std::int32_t> lanes_left{0};
   };
@@ -424,7 +431,9 @@ class HostProgram {
     const auto reached = [&] {
       return static_cast<std::int64_t>(word.load(std::memory_order_acquire) - expected) >= 0;
     };
-    const auto met = [&] { return reached() || state_.failure.failed(); };
+    const bool is_event = words_.kind(op.word()) == WordKind::event;
+    const auto in_vain = [&] { return !is_event && state_.is_in_vain(rank_, bound.call); };
+    const auto met = [&] { return reached() || state_.failure.failed() || in_vain(); };
     const auto what = [&] {
       return detail::text({where(bound, op, seq, run), " waits for ",
                            describe_source(state_.mesh, bound.variant->operation, bound.variant->plan, op.word()), ": ",
@@ -432,9 +441,12 @@ class HostProgram {
                            expected});
     };
     const index_t source = words_.index(op.word());
-    const bool other_node = words_.kind(op.word()) != WordKind::event && source < state_.mesh.ranks() &&
-                            state_.mesh.node(Rank{source}) != state_.mesh.node(rank_);
-    return await(met, what, other_node);
+    const bool other_node =
+        !is_event && source < state_.mesh.ranks() && state_.mesh.node(Rank{source}) != state_.mesh.node(rank_);
+    if (!await(met, what, other_node)) return false;
+    if (reached()) return true;
+    state_.fail_in_vain(what());
+    return false;
   }
 
   // For the network to have brought something: it is full.

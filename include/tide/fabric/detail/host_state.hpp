@@ -210,8 +210,11 @@ struct HostRank {
   std::deque<std::atomic<std::uint64_t>> counters;  // a deque: counters stay where they are as it grows
   std::vector<Attached> attached;
   std::uint64_t calls = 0;
-  bool present = false;  // at the barrier
-  HostWires wires;       // with a network hook
+  bool present = false;             // at the barrier
+  std::atomic<bool> ended{false};   // its program: it makes no more calls
+  std::atomic<bool> closed{false};  // and never will
+  std::atomic<bool> waits{false};   // the rank's host thread, for its work
+  HostWires wires;                  // with a network hook
 };
 
 class HostState;
@@ -281,8 +284,18 @@ class HostState {
       wake();
       return;
     }
-    const auto left = [&, generation = generation_] { return generation_ != generation || failure.failed(); };
-    if (barrier_changed_.wait_for(lock, options.deadline, left)) return;
+    const auto is_over = [&, generation = generation_] { return generation_ != generation || failure.failed(); };
+    const auto ended = [&] {
+      return std::find_if(ranks.begin(), ranks.end(), [](const HostRank& r) { return r.ended && !r.present; });
+    };
+    const auto left = [&] { return is_over() || ended() != ranks.end(); };
+    const bool in_time = barrier_changed_.wait_for(lock, options.deadline, left);
+    if (is_over()) return;
+    if (in_time) {
+      const Rank gone{ended() - ranks.begin()};
+      lock.unlock();
+      return fail(Errc::order, text_of_end(gone, detail::text({what, " needs all ranks"})));
+    }
     std::string absent;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       if (!ranks[r].present) absent += (absent.empty() ? "" : ", ") + std::to_string(r);
@@ -335,6 +348,42 @@ class HostState {
     return refusal;
   }
 
+  // The program of a rank has ended, or its fabric is closed: whoever waits for a call of it hears that at once.
+  void end(Rank rank, bool closed) {
+    {
+      const std::lock_guard lock(calls_mutex_);
+      at(rank).ended = true;
+      if (closed) at(rank).closed = true;
+      find_missing_call();
+    }
+    wake();
+  }
+
+  // All programs have ended: others may follow.
+  void resume() {
+    const std::lock_guard lock(calls_mutex_);
+    for (HostRank& rank : ranks) rank.ended = rank.closed.load();
+    find_missing_call();
+  }
+
+  // Whether a call waits in vain, and a host thread for it: a rank has ended without it. Only reads atomics.
+  [[nodiscard]] bool is_in_vain(Rank rank, std::uint64_t call) noexcept {
+    return at(rank).waits && call >= first_missing_call_;
+  }
+
+  // Wakes what waits for a call that will not come, to look whether it is in vain now.
+  void look_again(Rank rank) {
+    if (first_missing_call_ != no_call) at(rank).bell.ring();
+  }
+
+  // Fails: an op waits for a call that a rank ended without; `what` says which op.
+  void fail_in_vain(const std::string& what) {
+    std::unique_lock lock(calls_mutex_);
+    const Rank gone = missing_rank_;
+    lock.unlock();
+    fail(Errc::order, text_of_end(gone, what));
+  }
+
   const MeshShape mesh;
   const HostOptions options;
   std::vector<HostRank> ranks;
@@ -342,6 +391,25 @@ class HostState {
   Failure& failure;  // of the kin
 
  private:
+  static constexpr std::uint64_t no_call = ~std::uint64_t{0};
+
+  // Of the calls that a rank which has ended did not make, the first.
+  void find_missing_call() {
+    std::uint64_t first = no_call;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (!ranks[r].ended || ranks[r].calls >= first) continue;
+      first = ranks[r].calls;
+      missing_rank_ = Rank{static_cast<index_t>(r)};
+    }
+    first_missing_call_ = first;
+  }
+
+  // @param what  what somebody waits for
+  [[nodiscard]] std::string text_of_end(Rank gone, const std::string& what) {
+    return detail::text({"tide::HostCluster: the programs of all ranks must make the same calls before they end; rank ",
+                         gone.value, at(gone).closed ? " closed its fabric" : " ended", ", and ", what, "."});
+  }
+
   // So far that a clock can be set to it.
   static HostOptions bounded(HostOptions given) {
     given.deadline = std::min<Duration>(given.deadline, std::chrono::hours(24 * 365));
@@ -391,6 +459,8 @@ class HostState {
   std::mutex calls_mutex_;
   std::vector<Call> calls_ = std::vector<Call>(64);
   std::uint64_t first_call_ = 0;
+  Rank missing_rank_{};  // who made the fewest calls of those that have ended
+  std::atomic<std::uint64_t> first_missing_call_{no_call};
 };
 
 }  // namespace tide::detail
