@@ -176,7 +176,7 @@ TEST_CASE("HostReplicas: a rank that does not come to a collective is a deadline
 TEST_CASE("HostReplicas: a rank that ends early is named at once, on whichever fabric it is missed") {
   using namespace host_replicas_test;
   for (const bool missed_inside : {true, false}) {
-    for (const std::size_t odd : {0, 4}) {
+    for (const std::size_t odd : {std::size_t{0}, std::size_t{4}}) {
       CAPTURE(missed_inside);
       CAPTURE(odd);
       std::vector<std::string> texts(shards * replicas);

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <tide/reduce/ring.hpp>
 #include <tide/reduce/slot_reuse.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/send_recv_doubling_transport.hpp>
 
@@ -45,8 +46,8 @@ TEST_CASE("a network that loses: reduces by doubling, through a ring") {
   on_every_mesh<ReduceSession<Doubling, Ring>>({.network_queue = 2});
 }
 
-TEST_CASE("a network that loses: reduces by doubling, through a slot") {
-  on_every_mesh<ReduceSession<Doubling, Slot>>();
+TEST_CASE("a network that loses: reduces by sends and receives, through a slot") {
+  on_every_mesh<ReduceSession<SendRecv, Slot>>();
 }
 
 TEST_CASE("a network that loses: direct reduces, through a ring") {
@@ -55,6 +56,10 @@ TEST_CASE("a network that loses: direct reduces, through a ring") {
 
 TEST_CASE("a network that loses: direct reduces, through a slot") {
   on_every_mesh<ReduceSession<Direct, Slot>>({.network_queue = 1});
+}
+
+TEST_CASE("a network that loses: reduces in the switch") {
+  on_every_mesh<ReduceSession<Direct, Ring, tide::SwitchReducer<>>>();
 }
 
 }  // namespace lost_puts_long_test
