@@ -66,18 +66,8 @@ inline void HostFabric::settle() {
 }
 
 inline void HostFabric::fail_late(const std::string& what) {
-  std::string reason = state_->at(rank_).bell.reason();
-  // An op that waits has the same deadline and knows more: it gets a moment to say it.
-  for (int i = 0; i < 20 && reason.empty() && !state_->failure.failed(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    reason = state_->at(rank_).bell.reason();
-  }
-  reason = state_->first_reason({detail::Clock::time_point::max(), std::move(reason)});
-  state_->fail(
-      Errc::deadline,
-      detail::text({"tide::HostFabric: the deadline of ", detail::seconds_text(state_->options.deadline),
-                    " passed: rank ", rank_.value, " waits for ", what, "; ",
-                    (reason.empty() ? "no op waits: a function on a stream, or an op, takes longer" : reason), "."}));
+  state_->fail_late(rank_, detail::text({"rank ", rank_.value, " waits for ", what, "; "}),
+                    state_->at(rank_).bell.reason(detail::Bell::Whom::own_lane));
 }
 
 inline void HostFabric::refuse(Errc code, const std::string& text) {

@@ -440,10 +440,10 @@ class HostProgram {
                            words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed), ", expected ",
                            expected});
     };
-    const index_t source = words_.index(op.word());
-    const bool other_node =
-        !is_event && source < state_.mesh.ranks() && state_.mesh.node(Rank{source}) != state_.mesh.node(rank_);
-    if (!await(met, what, other_node)) return false;
+    const Rank source{words_.index(op.word())};
+    const bool other_node = source.value < state_.mesh.ranks() && state_.mesh.node(source) != state_.mesh.node(rank_);
+    const Bell::Whom whom = is_event ? Bell::Whom::own_lane : other_node ? Bell::Whom::other_node : Bell::Whom::rank;
+    if (!await(met, what, whom)) return false;
     if (reached()) return true;
     state_.fail_in_vain(what());
     return false;
@@ -457,19 +457,16 @@ class HostProgram {
       return detail::text({where(bound, op, seq, run), " to rank ", op.peer, " waits for the network, which has ",
                            queue, " of this rank on their way"});
     };
-    return await(met, what, true);
+    return await(met, what, Bell::Whom::other_node);
   }
 
   // False when the deadline passed before `met()`, or the cluster has failed; `what()` says what was waited for.
   template <class Met, class What>
-  bool await(const Met& met, const What& what, bool other_node) const {
-    const Bell::Reason reason{[](const void* text) { return (*static_cast<const What*>(text))(); }, &what, other_node,
+  bool await(const Met& met, const What& what, Bell::Whom whom) const {
+    const Bell::Reason reason{[](const void* text) { return (*static_cast<const What*>(text))(); }, &what, whom,
                               Clock::now()};
     if (!state_.at(rank_).bell.wait(state_.options.deadline, met, &reason)) {
-      const Bell::Said own{other_node ? reason.since : Clock::time_point::max(), what()};
-      state_.fail(Errc::deadline,
-                  detail::text({"tide::HostFabric: the deadline of ", seconds_text(state_.options.deadline),
-                                " passed: ", state_.first_reason(own), "."}));
+      state_.fail_late(rank_, "", {whom, reason.since, what()});
       return false;
     }
     return !state_.failure.failed();

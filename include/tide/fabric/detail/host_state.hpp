@@ -19,6 +19,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #if __has_include(<sys/mman.h>)
@@ -97,17 +98,20 @@ class Failure {
 // Wakes whoever waits for words, counters and queues of one rank, and knows what its ops wait for.
 class Bell {
  public:
+  // Whom an op waits for, near ones first.
+  enum class Whom : std::uint8_t { own_lane, rank, other_node };
   // What an op waits for: the reason why whoever waits for the op comes too late.
   struct Reason {
     std::string (*describe)(const void* object);
     const void* object;
-    bool other_node = false;  // whether a rank of another node is waited for
+    Whom whom = Whom::own_lane;
     Clock::time_point since{};
   };
-  // A reason in words.
+  // A reason in words; none where the text is empty.
   struct Said {
+    Whom whom = Whom::own_lane;
     Clock::time_point since = Clock::time_point::max();
-    std::string text;
+    std::string text{};
   };
 
   // Wakes those whose condition is met now; the others sleep on.
@@ -134,24 +138,16 @@ class Bell {
     return in_time;
   }
 
-  // What the op that has waited longest waits for; empty when none waits.
-  [[nodiscard]] std::string reason() {
-    const std::lock_guard lock(mutex_);
-    const Waiter* waiter = first_;
-    while (waiter != nullptr && waiter->reason == nullptr) waiter = waiter->next;
-    return waiter == nullptr ? std::string() : waiter->reason->describe(waiter->reason->object);
-  }
-
-  // What the op that has waited longest for another node waits for; nothing where none does.
-  [[nodiscard]] Said reason_of_other_node() {
+  // What the op that has waited longest for somebody at least as far waits for.
+  [[nodiscard]] Said reason(Whom least) {
     const std::lock_guard lock(mutex_);
     const Reason* first = nullptr;
     for (const Waiter* waiter = first_; waiter != nullptr; waiter = waiter->next) {
       const Reason* reason = waiter->reason;
-      if (reason == nullptr || !reason->other_node) continue;
+      if (reason == nullptr || reason->whom < least) continue;
       if (first == nullptr || reason->since < first->since) first = reason;
     }
-    return first == nullptr ? Said{} : Said{first->since, first->describe(first->object)};
+    return first == nullptr ? Said{} : Said{first->whom, first->since, first->describe(first->object)};
   }
 
  private:
@@ -253,14 +249,18 @@ class HostState {
 
   HostRank& at(Rank rank) noexcept { return ranks[static_cast<std::size_t>(rank.value)]; }
 
-  // What came too late: of all that wait for other nodes the first, since the others may wait for it; `own` where none
-  // has waited longer.
-  [[nodiscard]] std::string first_reason(Bell::Said own) {
-    for (HostRank& rank : ranks) {
-      if (mesh.nodes == 1) break;
-      if (Bell::Said said = rank.bell.reason_of_other_node(); said.since < own.since) own = std::move(said);
+  // A wait of a rank took longer than the deadline: fails with what came too late. `who` says who waits, where that is
+  // no op; `own` what an op waits for, if one does.
+  void fail_late(Rank rank, const std::string& who, const Bell::Said& own) {
+    Bell::Said said = first_reason(rank, own);
+    // An op with the same deadline may have given up a moment ago, and knows more: it gets the time to say so.
+    for (int i = 0; i < 20 && said.whom == Bell::Whom::own_lane && !failure.failed(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      said = first_reason(rank, own.text.empty() ? at(rank).bell.reason(Bell::Whom::own_lane) : own);
     }
-    return own.text;
+    if (said.text.empty()) said.text = "no op waits: a function on a stream, or an op, takes longer";
+    fail(Errc::deadline, detail::text({"tide::HostFabric: the deadline of ", seconds_text(options.deadline),
+                                       " passed: ", who, said.text, "."}));
   }
 
   // Fails the cluster and its kin, and wakes everything that waits there. The first failure stays.
@@ -408,6 +408,19 @@ class HostState {
   [[nodiscard]] std::string text_of_end(Rank gone, const std::string& what) {
     return detail::text({"tide::HostCluster: the programs of all ranks must make the same calls before they end; rank ",
                          gone.value, at(gone).closed ? " closed its fabric" : " ended", ", and ", what, "."});
+  }
+
+  // Of all that wait for other nodes the first, since the others may wait for it. Where none does, what the op waits
+  // for, or, if that is a lane of its rank, what the rank waits for of others.
+  [[nodiscard]] Bell::Said first_reason(Rank rank, const Bell::Said& own) {
+    Bell::Said first = own.whom == Bell::Whom::other_node ? own : Bell::Said{};
+    for (HostRank& other : ranks) {
+      if (mesh.nodes == 1) break;
+      if (Bell::Said said = other.bell.reason(Bell::Whom::other_node); said.since < first.since)
+        first = std::move(said);
+    }
+    if (first.text.empty() && own.whom == Bell::Whom::own_lane) first = at(rank).bell.reason(Bell::Whom::rank);
+    return first.text.empty() ? own : first;
   }
 
   // So far that a clock can be set to it.
