@@ -40,7 +40,7 @@ constexpr std::string_view usage =
   verify   proves the plans of every distinct group, of --group NAME, or of a file that `plan --json` wrote
   memory   what the collectives of a training step take on a rank, with tide and on flat buffers, term by term
 
-  --op gather|reduce             gather if not given
+  --op gather|reduce             of plan and verify: gather if not given
   --packing tight|fsdp2          how shards are packed: tide's own way, or PyTorch FSDP2's
   --json FILE                    writes JSON; - is standard output
   --summary                      of plan: constants and bound only
@@ -93,6 +93,7 @@ void refuse_idle_flags(const Args& args, const std::string& command) {
   refuse(command != "verify", {"--plan"}, "verify");
   refuse(command != "memory", {"--prefetch", "--gradient-buffers"}, "memory");
   refuse(command == "memory", {"--op", "--group"}, "the other commands: a step gathers and reduces every group");
+  refuse(command == "layout", {"--op"}, "plan and verify: it changes no layout");
   for (const char* looks : {"layout", "memory"}) {
     refuse(command == looks, gathers, "plan and verify: it changes no " + std::string(looks));
     refuse(command == looks, reduces, "plan and verify: it changes no " + std::string(looks));
@@ -335,9 +336,10 @@ int plan(const Args& args) {
       [&](std::ostream& out) {
         out << name(choices.operation) << " of " << printable(unit->name) << " of " << printable(model.name) << " on "
             << text(choices.mesh) << " ranks\n\nslot_bytes    " << grouped(slot_bytes) << "\ninbox_bytes   "
-            << grouped(inbox_bytes) << (nodes ? "\nnetwork_bytes " + grouped(network_bytes) : "") << "\ndriver_calls  "
-            << grouped(driver_calls) << "\nbound         " << bound.seconds * 1e3 << " ms on " << machine_name(args)
-            << ": " << bound.binding() << '\n';
+            << grouped(inbox_bytes)
+            << (nodes && gather ? "\nnetwork_bytes " + grouped(network_bytes) + ", memory beside each slot" : "")
+            << "\ndriver_calls  " << grouped(driver_calls) << "\nbound         " << bound.seconds * 1e3 << " ms on "
+            << machine_name(args) << ": " << bound.binding() << '\n';
         if (estimated) {
           out << "estimate      " << *estimated * 1e3 << " ms, of which the bound is " << std::lround(100 * of_bound)
               << " %\n";

@@ -48,7 +48,8 @@ namespace tide_example {
   return chosen;
 }
 
-/// The model that a command line names; its name is that of `--model`, or of the file without ".json".
+/// The model that a command line names; its name is that of `--model`, or of the file without ".json": several files
+/// may hold groupings of one model.
 /// @throws UsageError when it names none, two, or one that tide does not know; tide::Error when a file cannot be read
 [[nodiscard]] inline FileModel choose_model(const Args& args) {
   const auto name = args.text("--model");

@@ -10,7 +10,8 @@
 //      "aliases": [{"name": "layers.0.tied", "target": "layers.0.w"}]}],
 //    "tied": [["head.weight", "layers.0.v"]]}
 //
-// `repeat` says how many such groups the model has, one if it is missing; their names count up from the first one's.
+// `model` may be missing: then the file's name is the model's. `repeat` says how many such groups the model has, one if
+// it is missing; their names count up from the first one's.
 // `gradient` is the element of the gradient, if not `dtype`; `rows` are ragged row counts, one per rank. `tied` lists
 // the names of one tensor of which a group lists one; the others become its aliases there. Of the model's keys others
 // are left alone; in a group, a parameter or an alias they are errors, so that a misspelt one changes nothing in
@@ -26,6 +27,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <initializer_list>
 #include <optional>
 #include <set>
@@ -57,12 +59,13 @@ class ModelReader {
   FileModel read(const std::string& text) {
     const nlohmann::json document = parse(text);
     FileModel model;
-    model.name = string(document, "model");
     for (const char* key : {"params", "repeat", "aliases", "name"}) {
       if (document.contains(key)) fail("'" + std::string(key) + "' is a key of a group, not of the model");
     }
+    const nlohmann::json& groups = array(document, "groups");
+    model.name = document.contains("model") ? string(document, "model") : std::filesystem::path(file_).stem().string();
     std::set<std::string> names;
-    for (const nlohmann::json& entry : array(document, "groups")) {
+    for (const nlohmann::json& entry : groups) {
       group_ = "number " + std::to_string(model.units.size());
       group_ = string(entry, "name");
       if (!names.insert(group_).second) fail("two groups have this name");

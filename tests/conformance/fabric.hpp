@@ -14,6 +14,7 @@
 #include "support/reduce_rank.hpp"
 #include "support/sanitizer.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -137,6 +138,32 @@ void symmetric(const Ranks& ranks) {
     if (odd) static_cast<void>(fabric.reserve(1, 1));
     fabric.init();
   });
+}
+
+/// A user's transport whose rank 1 counts another number of signals in a run than the others.
+struct MiscountingTransport : tide::UnicastTransport {
+  static constexpr std::string_view name = "miscounting";
+
+  [[nodiscard]] static tide::Plan gather(const tide::Collective& collective, tide::Rank rank) {
+    tide::Plan plan = tide::UnicastTransport::gather(collective, rank);
+    const auto tells = [&](const tide::Op& op) { return op.kind == tide::OpKind::signal && op.peer != rank.value; };
+    if (rank.value == 1) ++std::find_if(plan.ops.begin(), plan.ops.end(), tells)->rows;
+    return plan;
+  }
+};
+
+/// `init` refuses plans in which a rank waits for what no other tells it, with one error for all.
+template <class Ranks>
+void words_that_do_not_fit(const Ranks& ranks) {
+  const auto texts = errors_of(ranks, 3, [](auto& fabric) {
+    const Block layout = block_on(3);
+    tide::SlotPool<tide::Depth<1>, Block> pool(fabric, layout);
+    tide::AllGather<Block, MiscountingTransport> gather(fabric, pool, layout, "the block");
+    fabric.init();
+  });
+  check_same_error(texts, {"tide::PlanVariant: ranks must tell each other what they wait for; in gather of 'the block' "
+                           "(2 parameters) rank ",
+                           " up to 1, 1 in a run, and rank 1 raises ready[1] of rank ", " up to 1, 2 in a run."});
 }
 
 /// A rank that does not come to `init` in time is named, and hears of it when it comes.

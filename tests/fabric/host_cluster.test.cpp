@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <doctest/doctest.h>
+#include <tide/layout/dynamic_layout.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 
 #include "conformance/fabric.hpp"
 #include "support/host_ranks.hpp"
@@ -210,4 +212,168 @@ TEST_CASE("HostCluster: a static one may be left as it is at the end of the prog
     HostRanks::occupy(stream, 1ms);
   });
   CHECK(static_cluster().mesh().ranks() == 2);
+}
+
+namespace {
+
+/// How the program of a rank ends before its time.
+enum class End { returns, closes_and_returns, closes_and_stays };
+
+constexpr End all_ends[] = {End::returns, End::closes_and_returns, End::closes_and_stays};
+
+/// Four steps of a gather and a reduce, of which rank `odd` leaves out the last ones.
+struct EarlyEnd {
+  tide::MeshShape mesh;
+  index_t odd = 0;
+  int steps = 0;  ///< that it makes
+  End end = End::returns;
+  bool gathers_once_more = false;
+  bool others_close = false;  ///< that is how they wait
+  tide::HostLanes lanes = tide::HostLanes::separate;
+};
+
+/// What the ranks say of them.
+template <class Inter>
+std::vector<std::string> errors_of_early_end(const EarlyEnd& early) {
+  using Layout = tide::DynamicLayout;
+  struct OneRank {
+    OneRank(tide::HostFabric& fabric, const Layout& layout, const CollectiveOracle& oracle)
+        : pool(fabric, layout), gather(fabric, pool, layout, oracle, "w"), reduce(fabric, layout, oracle, "w") {}
+    tide::SlotPool<tide::Depth<2>, Layout> pool;
+    GatherRank<HostRanks, Layout, tide::UnicastTransport, Inter> gather;
+    ReduceRank<HostRanks, Layout, tide::CopyEngineReducer<>, tide::Ring<tide::Chunks<2>, tide::Bytes<8192>>, Inter>
+        reduce;
+  };
+  tide::DynamicGroup group;
+  group.add("w", {31, 6}, tide::Element::bf16, tide::Element::bf16);
+  const Layout layout(group, early.mesh);
+  const CollectiveOracle oracle(layout.view());
+  std::vector<std::string> texts(static_cast<std::size_t>(early.mesh.ranks()));
+  std::atomic<index_t> raised{0};
+  tide::HostCluster cluster(early.mesh, {.deadline = 60s, .lanes = early.lanes});
+  std::vector<std::unique_ptr<OneRank>> ranks(texts.size());  // they outlive the programs: their end closes a fabric
+  cluster.run([&](tide::HostFabric& fabric) {
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    const bool odd = fabric.rank().value == early.odd;
+    try {
+      OneRank& own = *(ranks[rank] = std::make_unique<OneRank>(fabric, layout, oracle));
+      fabric.init();
+      tide::HostStream stream = fabric.stream();
+      for (int step = 0; step < (odd ? early.steps : 4); ++step) {
+        own.gather.step(own.pool, Source::shards, static_cast<std::uint64_t>(step), stream);
+        own.reduce.step(From::storage, static_cast<std::uint64_t>(step), stream);
+      }
+      if (odd && early.gathers_once_more) own.gather.step(own.pool, Source::shards, 9, stream);
+      if (odd ? early.end != End::returns : early.others_close) fabric.close();
+      if (!odd) stream.synchronize();
+    } catch (const tide::Error& error) {
+      texts[rank] = error.what();
+      ++raised;
+    }
+    while (odd && early.end == End::closes_and_stays && raised < early.mesh.ranks() - 1) std::this_thread::yield();
+  });
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("HostCluster: a rank whose program ends early is named by those that wait for it, at once") {
+  const auto begun = std::chrono::steady_clock::now();
+  for (const tide::MeshShape mesh : {tide::MeshShape{1, 2}, {1, 3}, {3, 1}, {2, 2}}) {
+    for (index_t odd = 0; odd < mesh.ranks(); ++odd) {
+      for (const int steps : {0, 1, 3}) {
+        for (const End end : all_ends) {
+          EarlyEnd early{mesh, odd, steps, end};
+          early.gathers_once_more = (odd + steps) % 2 == 0;
+          early.others_close = steps == 1;
+          early.lanes = steps == 3 ? tide::HostLanes::merged : tide::HostLanes::separate;
+          CAPTURE(mesh.nodes);
+          CAPTURE(mesh.ranks_per_node);
+          CAPTURE(odd);
+          CAPTURE(steps);
+          CAPTURE(static_cast<int>(end));
+          std::vector<std::string> texts = mesh.nodes == 1 ? errors_of_early_end<tide::SingleNode>(early)
+                                                           : errors_of_early_end<tide::RdmaDoublingTransport<>>(early);
+          CHECK(texts[static_cast<std::size_t>(odd)] == "");
+          texts.erase(texts.begin() + odd);
+          const std::string ended = end == End::returns ? " ended, and " : " closed its fabric, and ";
+          const std::string call = early.gathers_once_more ? "reduce of 'w'" : "of 'w'";
+          check_same_error(texts, {"tide::HostCluster: the programs of all ranks must make the same calls before they "
+                                   "end; rank " +
+                                       std::to_string(odd) + ended,
+                                   call, " waits for "});
+        }
+      }
+    }
+  }
+  CHECK(std::chrono::steady_clock::now() - begun < 50s);  // each of them within a deadline of a minute
+}
+
+TEST_CASE("HostCluster: a rank that ends before init is named there, at once") {
+  const auto begun = std::chrono::steady_clock::now();
+  for (const End end : all_ends) {
+    for (index_t odd = 0; odd < 3; ++odd) {
+      CAPTURE(odd);
+      CAPTURE(static_cast<int>(end));
+      std::atomic<index_t> raised{0};
+      auto texts = errors_of(HostRanks{}, 3, [&](tide::HostFabric& fabric) {
+        if (fabric.rank().value == odd) {
+          if (end != End::returns) fabric.close();
+          while (end == End::closes_and_stays && raised < 2) std::this_thread::yield();
+          return;
+        }
+        try {
+          fabric.init();
+        } catch (const tide::Error&) {
+          ++raised;
+          throw;
+        }
+      });
+      CHECK(texts[static_cast<std::size_t>(odd)] == "");
+      texts.erase(texts.begin() + odd);
+      check_same_error(texts, {"rank " + std::to_string(odd) + (end == End::returns ? " ended" : " closed its fabric") +
+                               ", and init needs all ranks."});
+    }
+  }
+  CHECK(std::chrono::steady_clock::now() - begun < 30s);
+}
+
+TEST_CASE("HostCluster: what a rank has enqueued goes on after its program has ended, and the next run may follow") {
+  const Block layout = fabric_suite::block_on(3);
+  const CollectiveOracle oracle(layout.view());
+  using Gather = fabric_suite::BlockGather<HostRanks>;
+  using Pool = tide::SlotPool<tide::Depth<1>, Block>;
+  tide::HostOptions options{.deadline = 30s};
+  options.hook = [](const tide::HostHookPoint& point) -> std::optional<std::string> {
+    if (point.rank.value == 1) std::this_thread::sleep_for(5ms);  // it is not done when its program is
+    return std::nullopt;
+  };
+  tide::HostCluster cluster({1, 3}, options);
+  std::vector<std::unique_ptr<Pool>> pools(3);
+  std::vector<std::unique_ptr<Gather>> gathers(3);
+  std::vector<std::string> wrong(3);
+  cluster.run([&](tide::HostFabric& fabric) {
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    pools[rank] = std::make_unique<Pool>(fabric, layout);
+    gathers[rank] = std::make_unique<Gather>(fabric, *pools[rank], layout, oracle);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    poison_slots<HostRanks>(*pools[rank], stream);
+    gathers[rank]->step(*pools[rank], Source::shards, 1, stream);
+    if (rank != 1) stream.synchronize();
+    // Nobody waits for this call in this run; rank 1 makes it in the next.
+    if (rank == 0) gathers[rank]->step(*pools[rank], Source::shards, 2, stream);
+  });
+  cluster.run([&](tide::HostFabric& fabric) {
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    tide::HostStream stream = fabric.stream();
+    if (rank != 0) {
+      std::this_thread::sleep_for(20ms * rank);
+      gathers[rank]->step(*pools[rank], Source::shards, 2, stream);
+    }
+    fabric.close();
+    wrong[rank] = gathers[rank]->verdict();
+  });
+  for (const std::string& text : wrong) CHECK(text == "");
+  gathers.clear();
 }

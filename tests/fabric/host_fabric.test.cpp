@@ -15,6 +15,10 @@ TEST_CASE("HostFabric: init refuses ranks that differ, with one error for all") 
   fabric_suite::symmetric(HostRanks{});
 }
 
+TEST_CASE("HostFabric: init refuses plans in which ranks do not tell each other what they wait for") {
+  fabric_suite::words_that_do_not_fit(HostRanks{});
+}
+
 TEST_CASE("HostFabric: variants of a pipeline that do not signal alike are refused") {
   const Planned planned = planned_gather(odd_group.view(), 2);
   const tide::PlanVariant one{planned.collective, planned.plans[0], {}};

@@ -4,11 +4,15 @@
 
 #include <doctest/doctest.h>
 #include <tide/fabric/host_replicas.hpp>
+#include <tide/memory/shards.hpp>
+#include <tide/pipeline/all_gather.hpp>
+#include <tide/transport/unicast_transport.hpp>
 
 #include "support/raised.hpp"
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +28,27 @@ using tide::index_t;
 
 constexpr index_t shards = 3;
 constexpr index_t replicas = 2;
+
+inline constexpr auto group = tide::group(tide::param<float>("w", {12}));
+using Layout = tide::ShardLayout<group, tide::Mesh<1, tide::dynamic>>;
+
+/// Something to gather on each fabric of a rank.
+struct OneRank {
+  OneRank(HostFabric& inside, HostFabric& across)
+      : inner_pool(inside, Layout({1, shards})),
+        outer_pool(across, Layout({1, replicas})),
+        inner_shards(inside, Layout({1, shards})),
+        outer_shards(across, Layout({1, replicas})),
+        inner(inside, inner_pool, Layout({1, shards})),
+        outer(across, outer_pool, Layout({1, replicas})) {}
+
+  tide::SlotPool<tide::Depth<1>, Layout> inner_pool;
+  tide::SlotPool<tide::Depth<1>, Layout> outer_pool;
+  tide::Shards<Layout> inner_shards;
+  tide::Shards<Layout> outer_shards;
+  tide::AllGather<Layout, tide::UnicastTransport> inner;
+  tide::AllGather<Layout, tide::UnicastTransport> outer;
+};
 
 }  // namespace host_replicas_test
 
@@ -145,6 +170,56 @@ TEST_CASE("HostReplicas: a rank that does not come to a collective is a deadline
   });
   for (const std::string& text : texts) {
     CHECK(text == "tide::HostFabric: init needs all ranks; of 2 these did not come within 0.300 s: 1.");
+  }
+}
+
+TEST_CASE("HostReplicas: a rank that ends early is named at once, on whichever fabric it is missed") {
+  using namespace host_replicas_test;
+  for (const bool missed_inside : {true, false}) {
+    for (const std::size_t odd : {std::size_t{0}, std::size_t{4}}) {
+      CAPTURE(missed_inside);
+      CAPTURE(odd);
+      std::vector<std::string> texts(shards * replicas);
+      const auto begun = std::chrono::steady_clock::now();
+      tide::HostReplicas cluster({1, shards}, {1, replicas});  // with a deadline of a minute
+      std::vector<std::unique_ptr<OneRank>> ranks(texts.size());
+      cluster.run([&](HostFabric& inside, HostFabric& across) {
+        const auto place = static_cast<std::size_t>(across.rank().value * shards + inside.rank().value);
+        texts[place] = text_of([&] {
+          OneRank& own = *(ranks[place] = std::make_unique<OneRank>(inside, across));
+          inside.init();
+          across.init();
+          auto stream = inside.stream();
+          auto other = across.stream();
+          if (place == odd) return;
+          // What is waited for is on the other fabric.
+          if (missed_inside) {
+            auto params = own.inner.enqueue(own.inner_shards, stream);
+            params.release(stream);
+            other.wait(stream.record());
+            other.synchronize();
+          } else {
+            auto params = own.outer.enqueue(own.outer_shards, other);
+            params.release(other);
+            stream.wait(other.record());
+            stream.synchronize();
+          }
+        });
+      });
+      CHECK(texts[odd] == "");
+      const std::string ended =
+          std::to_string(missed_inside ? odd % shards : odd / shards) + " ended, and gather of 'w'";
+      std::string first;
+      for (std::size_t place = 0; place < texts.size(); ++place) {
+        if (!texts[place].empty()) first = texts[place];
+      }
+      CHECK_MESSAGE(first.find("tide::HostCluster: the programs of all ranks must make the same calls before they end; "
+                               "rank " +
+                               ended) == 0,
+                    first);
+      for (const std::string& text : texts) CHECK((text.empty() || text == first));
+      CHECK(std::chrono::steady_clock::now() - begun < 20s);
+    }
   }
 }
 

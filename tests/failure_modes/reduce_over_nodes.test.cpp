@@ -14,11 +14,10 @@
 #include "support/rank_errors.hpp"
 #include "support/reduce_rank.hpp"
 
-#include <mutex>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 namespace reduce_over_nodes_test {
@@ -91,24 +90,14 @@ TEST_CASE("failure modes 22: no rank has more puts on their way to a peer than i
 TEST_CASE("failure modes: a connection that breaks, at a put or at a credit, is named by all ranks") {
   for (const int lost : {0, 1, 4, 9}) {
     CAPTURE(lost);
-    std::mutex mutex;
-    int sent = 0;
-    // What one lane sends to one rank comes in order, so nothing comes after what was lost.
-    using Wire = std::tuple<tide::Rank, std::int32_t, std::int32_t>;
-    std::optional<Wire> broken;
+    std::atomic<int> sent{0};
     tide::HostOptions options{.deadline = 400ms};
-    options.network_hook = [&](const tide::HostHookPoint& point) {
-      const Wire wire{point.rank, point.lane.index, point.op.peer};
-      const std::lock_guard lock(mutex);
-      if (sent++ == lost) broken = wire;
-      return tide::HostDelivery{.dropped = broken == wire};
-    };
+    options.network_hook = [&](const tide::HostHookPoint&) { return tide::HostDelivery{.dropped = sent++ == lost}; };
     const auto check_named = [](const std::vector<std::string>& texts) {
       check_same_error(texts, {"the deadline of 0.400 s passed", "reduce of 'w' and 1 more", "waits for"});
     };
     check_named(reduce_with<Doubling, Narrow>(layout_on({3, 1}), options, 4));
     sent = 0;
-    broken = std::nullopt;
     check_named(reduce_with<Direct, Narrow, tide::SwitchReducer<>>(layout_on({2, 2}), options, 4));
   }
 }

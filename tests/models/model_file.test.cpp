@@ -44,6 +44,12 @@ TEST_CASE("model file: everything that it may say arrives in the group") {
   CHECK(group.find("layers.0.tied") == tide::ParameterIndex{0});
 }
 
+TEST_CASE("model file: a model without a name has that of its file") {
+  const std::string groups = R"("groups": [{"name": "g", "params": [{"name": "w", "shape": [4], "dtype": "bf16"}]}]})";
+  CHECK(parse_model("{" + groups, "folder/small.v2.json").name == "small.v2");
+  CHECK(parse_model(R"({"model": "Small", )" + groups, "folder/small.v2.json").name == "Small");
+}
+
 TEST_CASE("model file: of the names of one tensor those that no group lists are aliases of the one that is") {
   const auto tied = [](const std::string& names) {
     return parse_model(R"({"model": "m", "groups": [
@@ -194,10 +200,11 @@ TEST_CASE("model file: text that is no model is refused, and named") {
     CAPTURE(document);
     CHECK(text(document).find("'m.json': this is not JSON: ") == 0);
   }
-  CHECK(text("[]") == "'m.json': an object with 'model' is expected, not []");
-  CHECK(text("{}") == "'m.json': the key 'model' is missing");
+  CHECK(text("[]") == "'m.json': an object with 'groups' is expected, not []");
+  CHECK(text("{}") == "'m.json': the key 'groups' is missing");
   CHECK(text(R"({"model": "m"})") == "'m.json': the key 'groups' is missing");
   CHECK(text(R"({"model": "m", "groups": {}})") == "'m.json': 'groups' must be an array, not {}");
+  CHECK(text(R"({"model": 3, "groups": []})") == "'m.json': 'model' must be text, not 3");
   CHECK(text(R"({"model": "m", "groups": []})") == "'m.json': 'groups' has no entries");
   CHECK(text(R"({"model": "m", "groups": [[]]})") ==
         "'m.json': group 'number 0': an object with 'name' is expected, not []");
@@ -218,7 +225,7 @@ TEST_CASE("model file: text that is no model is refused, and named") {
 
   const std::string deep(100'000, '[');
   CHECK(text(deep).size() < 1000);
-  CHECK(text("{\"model\": [" + std::string(500, '1') + "]}").size() < 200);
+  CHECK(text("{\"groups\": [], \"model\": [" + std::string(500, '1') + "]}").size() < 200);
 }
 
 TEST_CASE("model file: a file that cannot be read is named") {

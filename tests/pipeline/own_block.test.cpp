@@ -7,8 +7,10 @@
 #include <tide/layout/shard_layout.hpp>
 
 #include "support/oracle.hpp"
+#include "support/raised.hpp"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 using namespace tide_test;
@@ -62,4 +64,19 @@ TEST_CASE("OwnBlockView: the own elements of every parameter, each once, where t
   check_on<1>();
   check_on<2>();
   check_on<4>();
+}
+
+TEST_CASE("OwnBlockView: at takes own elements only, and says what they are") {
+  using Layout = tide::ShardLayout<own_group, tide::Mesh<1, 4>>;
+  std::vector<std::byte> slot(static_cast<std::size_t>(Layout::slot_bytes));
+  const tide::OwnBlockView<Layout> own(slot.data(), Layout{}, tide::Rank{1});
+  const auto columns = own.get<"columns">();  // 3 times 1 of the 4, with 2 floats each
+  for (index_t row = 0; row < 3; ++row) {
+    for (index_t column = 0; column < 2; ++column) CHECK(&columns.at(row, column) == &columns(row, column));
+  }
+  const std::string rule = "tide::OwnBlockView: a row and a column must be among the own ones; ";
+  CHECK(text_of([&] { static_cast<void>(columns.at(3, 0)); }) == rule + "row 3 of 3, column 0 of 2.");
+  CHECK(text_of([&] { static_cast<void>(columns.at(0, 2)); }) == rule + "row 0 of 3, column 2 of 2.");
+  CHECK(text_of([&] { static_cast<void>(columns.at(-1, -1)); }) == rule + "row -1 of 3, column -1 of 2.");
+  CHECK(text_of([&] { static_cast<void>(own.get<"empty">().at(0, 0)); }).find(rule + "row 0 of 0") == 0);
 }

@@ -53,6 +53,8 @@ expect 2 'leave out --mesh' verify --plan small.json --mesh 1x4
 
 expect 2 '--plan belongs to verify' layout --plan small.json
 expect 2 '--prefetch belongs to memory' plan --model llama3.1-8b --mesh 1x4 --prefetch 2
+expect 2 '--op belongs to plan and verify: it changes no layout' layout --model llama3.1-8b --mesh 1x4 --op reduce
+expect 2 '--op belongs to plan and verify: it changes no layout' layout --model llama3.1-8b --mesh 1x4 --op gather
 expect 2 '--group belongs to the other commands' memory --model llama3.1-8b --mesh 1x4 --group x
 expect 2 '--exchange belongs to plan and verify: it changes no memory' memory --model llama3.1-8b --mesh 2x2 --exchange direct
 expect 2 '--prefetch' memory --model llama3.1-8b --mesh 2x2 --prefetch -1
@@ -157,6 +159,10 @@ assert layout["packing"] == "fsdp2"
 assert block["shard_bytes"] == 2 * (3 * 13 + 1 + 8) and block["gathered_bytes"] == 3 * block["shard_bytes"]
 assert [s["offset"] for s in block["params"][2]["shards"]] == [80, 80, 80]
 PY
+
+sed 's/"model": "small", //' small.json >nameless.json
+expect 0 '' layout --model-file nameless.json --mesh 1x3 --json -
+grep -q '{"model": "nameless", "mesh": "1x3"' out.txt || fail 'a model without a name has not that of its file'
 
 echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "w", "shape": [5], "dtype": "bf16"}]}], "tied": [["v", "w"]]}' >tied.json
 expect 0 '' layout --model-file tied.json --mesh 1x3 --json file.json
@@ -271,6 +277,10 @@ assert constants["driver_calls"] < 1000, constants
 PY
 expect 0 '' verify --model llama3.1-8b --group model.layers.0 --mesh 4x4
 
+expect 0 '' plan --model llama3.1-8b --mesh 2x2 --summary
+grep -q '^network_bytes [0-9,]*, memory beside each slot$' out.txt || fail 'network_bytes reads like what crosses'
+expect 0 '' plan --model llama3.1-8b --mesh 2x2 --op reduce --summary
+grep -q 'network_bytes' out.txt && fail 'a reduce has no memory beside slots'
 expect 0 '' plan --model llama3.1-8b --mesh 2x2 --op reduce --summary --estimate --json -
 python out.txt <<'PY'
 import json, sys

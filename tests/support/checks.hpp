@@ -7,6 +7,7 @@
 
 #include "support/collective_oracle.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <utility>
@@ -21,7 +22,7 @@ class Checks {
   /// Reads memory in stream order.
   void expect(Stream& stream, const std::byte* at, Bytes expected, std::string what) {
     Check& check = all_.emplace_back();  // a deque: it stays where it is
-    check.found.resize(expected.size());
+    for (const std::byte byte : expected) check.found.push_back(~byte);
     check.expected = std::move(expected);
     check.what = std::move(what);
     Ranks::read(stream, at, check.found);
@@ -37,14 +38,34 @@ class Checks {
     return text;
   }
 
+  /// The same of what has been read: after an error, what was still to be read is not. To be asked when all has
+  /// settled.
+  [[nodiscard]] std::string verdict_so_far() const {
+    std::string text;
+    for (const Check& check : all_) {
+      const std::string wrong = check.is_read() ? difference(check.found, check.expected) : std::string();
+      if (!wrong.empty()) text += check.what + ": " + wrong + "\n";
+    }
+    return text;
+  }
+  /// How many buffers have not been read.
+  [[nodiscard]] index_t unread() const {
+    return std::count_if(all_.begin(), all_.end(), [](const Check& check) { return !check.is_read(); });
+  }
+
   /// What was read last.
   [[nodiscard]] const Bytes& last() const { return all_.back().found; }
 
  private:
   struct Check {
     Bytes expected;
-    Bytes found;
+    Bytes found;  // until it has been read, nothing of what is expected
     std::string what;
+
+    [[nodiscard]] bool is_read() const {
+      const auto unread = [](std::byte expects, std::byte finds) { return finds == ~expects; };
+      return expected.empty() || !std::equal(expected.begin(), expected.end(), found.begin(), unread);
+    }
   };
 
   std::deque<Check> all_;

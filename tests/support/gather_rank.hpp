@@ -67,6 +67,7 @@ class GatherRank {
   }
 
   [[nodiscard]] std::string verdict() const { return checks_.verdict(); }
+  [[nodiscard]] const Checks<Ranks>& checks() const { return checks_; }
   [[nodiscard]] tide::AllGather<Layout, Transport, Inter>& pipeline() { return gather_; }
   [[nodiscard]] tide::ShardsView<Layout, tide::Buffer::shards> shards() const {
     return {shards_.data(), layout_, rank_};

@@ -33,6 +33,7 @@
 #include <tide/fabric/detail/host_state.hpp>      // Failure
 #include <tide/fabric/detail/nccl_multicast.cuh>  // NcclMulticast
 #include <tide/fabric/detail/nccl_window.cuh>     // NcclWindow
+#include <tide/fabric/detail/word_uses.hpp>       // WordUse
 
 #include <array>
 #include <deque>
@@ -204,6 +205,8 @@ class CudaFabric final : public FabricPort {
   void meet_to_close();
   void part_from_far_ranks();
   void compare_ranks();
+  void compare_words();
+  [[nodiscard]] std::vector<std::uint64_t> words_of_all(const std::vector<std::uint64_t>& own);
   void check_paths();
   void check_sends();
   void require_right_words(index_t wrong);
@@ -255,6 +258,7 @@ class CudaFabric final : public FabricPort {
   std::uint64_t* residency_ = nullptr;
   std::vector<std::unique_ptr<detail::CudaProgram>> programs_;
   std::vector<std::uint64_t> fingerprints_;
+  std::vector<detail::WordUse> word_uses_;
   std::map<std::tuple<Operation, LaneKind, std::int32_t>, cudaStream_t> lanes_;
   std::vector<cudaStream_t> streams_;
   std::map<cudaStream_t, detail::CudaQueue> queues_;

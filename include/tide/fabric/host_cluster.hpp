@@ -99,13 +99,19 @@ class HostCluster {
 
   /// Runs `program(fabric)` for each rank, each on a thread of its own, and waits for all.
   /// What a rank throws fails the cluster, so that no other waits for it; what was thrown first is thrown again here.
+  /// So does a wait for a call that another rank's program has ended without. Work that was enqueued goes on.
   template <class F>
   void run(const F& program) {
     detail::run_threads(
-        fabrics_.size(), [&](std::size_t i) { program(*fabrics_[i]); },
+        fabrics_.size(),
+        [&](std::size_t i) {
+          program(*fabrics_[i]);
+          state_->end(Rank{static_cast<index_t>(i)}, false);
+        },
         [&](std::size_t i, const char* what) {
           state_->fail(Errc::operation, detail::text({"tide::HostCluster: rank ", i, " threw: ", what}));
         });
+    state_->resume();
   }
 
  private:

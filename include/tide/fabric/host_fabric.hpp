@@ -77,6 +77,9 @@ class HostFabric final : public HostPort {
   }
   [[nodiscard]] detail::HostLane& lane(Operation operation, Lane lane);
   [[nodiscard]] detail::HostLane& own_lane(StreamRef stream);
+  // Whatever blocks the rank's host thread.
+  template <class Call>
+  auto while_waiting(bool waits, const Call& call);
   void push(detail::HostLane& lane, detail::HostItem item);
   void push_wait(detail::HostLane& lane, HostFabric& owner, std::atomic<std::uint64_t>& counter, std::uint64_t value);
   void compare();

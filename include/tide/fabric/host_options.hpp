@@ -43,8 +43,9 @@ using HostHook = std::function<std::optional<std::string>(const HostHookPoint&)>
 
 /// What the network does with a put, or with a signal to another node.
 struct HostDelivery {
-  Duration delay{0};  ///< how much later than its issue it comes
-  bool dropped = false;
+  Duration delay{0};         ///< how much later than its issue it comes
+  bool dropped = false;      ///< the connection breaks: neither it comes nor what its lane sends there later
+  bool unsignalled = false;  ///< only its signal is lost: the bytes of a put come, and what is sent later does
 };
 
 /// Called when a put, or a signal to another node, is issued. With this hook they come as a NIC's do: after their lane
@@ -59,7 +60,10 @@ struct HostOptions {
   HostNetwork network = HostNetwork::available;
   HostHook hook = nullptr;
   HostNetworkHook network_hook = nullptr;
-  index_t network_depth = 0;  ///< with a network hook: puts that a rank may have on their way to a peer; 0: any number
+  index_t network_depth = 0;  ///< with a network hook: puts that a rank may have on their way to a peer; one more is an
+                              ///< error; 0: any number
+  index_t network_queue = 0;  ///< with a network hook: puts and signals that a rank may have on their way in all; a
+                              ///< lane with one more waits, as long as the deadline; 0: any number
   index_t memory_bytes = 0;   ///< what the arenas of all ranks may take; 0: the machine's memory
   std::uint64_t first_run = 0;  ///< what epochs count from; for tests of large values
 };

@@ -75,11 +75,16 @@ class HostReplicas {
           const Rank replica{static_cast<index_t>(i / shards)};
           const Rank shard{static_cast<index_t>(i % shards)};
           program(fabric(replica, shard), replicas(replica, shard));
+          inside_[i / shards].state_->end(shard, false);
+          across_[i % shards].state_->end(replica, false);
         },
         [&](std::size_t i, const char* what) {
           inside_.front().state_->fail(Errc::operation, detail::text({"tide::HostReplicas: rank ", i % shards,
                                                                       " of replica ", i / shards, " threw: ", what}));
         });
+    for (std::vector<HostCluster>* clusters : {&inside_, &across_}) {
+      for (HostCluster& cluster : *clusters) cluster.state_->resume();
+    }
   }
 
  private:

@@ -8,7 +8,9 @@
 
 #pragma once
 
+#include <tide/core/error.hpp>  // raise
 #include <tide/core/index.hpp>  // index_t
+#include <tide/core/text.hpp>   // text
 
 #include <array>
 #include <cstddef>
@@ -39,7 +41,7 @@ class TensorView {
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }
   [[nodiscard]] constexpr std::span<T> elements() const noexcept { return {data_, static_cast<std::size_t>(size())}; }
 
-  /// One element.  @pre one index per dimension, each in range
+  /// One element, unchecked, as in std::mdspan; `at` checks.  @pre one index per dimension, each in range
   template <class... I>
   [[nodiscard]] constexpr T& operator()(I... indices) const noexcept {
     static_assert(sizeof...(I) == sizeof...(Extents), "tide::TensorView: give one index per dimension.");
@@ -48,7 +50,23 @@ class TensorView {
     return data_[offset];
   }
 
+  /// One element.
+  /// @throws Error (Errc::argument) when an index is outside of its extent
+  template <class... I>
+  [[nodiscard]] constexpr T& at(I... indices) const {
+    static_assert(sizeof...(I) == sizeof...(Extents), "tide::TensorView: give one index per dimension.");
+    int dimension = 0;
+    (require_inside(static_cast<index_t>(indices), Extents, dimension++), ...);
+    return (*this)(indices...);
+  }
+
  private:
+  static constexpr void require_inside(index_t index, index_t extent, int dimension) {
+    if (index >= 0 && index < extent) return;
+    raise(Errc::argument, detail::text({"tide::TensorView: an index must be inside of its extent; index ", dimension,
+                                        " is ", index, " of ", extent, "."}));
+  }
+
   T* data_;
 };
 

@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <tide/core/error.hpp>           // raise
+#include <tide/core/text.hpp>            // text
 #include <tide/layout/fixed_string.hpp>  // FixedString
 #include <tide/layout/layout_view.hpp>   // Piece
 
@@ -22,8 +24,17 @@ struct StridedRows {
   index_t width = 0;
   index_t pitch = 0;
 
-  /// Element `column` of run `row`.
+  /// Element `column` of run `row`, unchecked.
   [[nodiscard]] T& operator()(index_t row, index_t column) const noexcept { return data[row * pitch + column]; }
+
+  /// The same.  @throws Error (Errc::argument) when it is not one of these: it may be another rank's
+  [[nodiscard]] T& at(index_t row, index_t column) const {
+    if (row < 0 || row >= rows || column < 0 || column >= width) {
+      raise(Errc::argument, detail::text({"tide::OwnBlockView: a row and a column must be among the own ones; row ",
+                                          row, " of ", rows, ", column ", column, " of ", width, "."}));
+    }
+    return (*this)(row, column);
+  }
 };
 
 /// The own rows of every parameter in one slot.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -115,6 +116,8 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
   auto rendezvous = detail::rendezvous_of(variants);
   detail::require_one_rendezvous(rendezvous, label);
   const std::uint64_t print = detail::fingerprint_of(variants);
+  const auto program_index = static_cast<std::int32_t>(programs_.size());
+  const std::vector<detail::WordUse> uses = detail::word_uses(variants.front(), program_index);
   const detail::DeviceGuard guard(device_);
   auto program = std::make_unique<detail::CudaProgram>();
   program->words = variants.front().collective.words();
@@ -149,18 +152,14 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
     detail::check(cudaMallocHost(&program->host_table, bytes), "cudaMallocHost");
   }
   fingerprints_.push_back(print);
+  word_uses_.insert(word_uses_.end(), uses.begin(), uses.end());
   programs_.push_back(std::move(program));
-  return static_cast<std::int32_t>(programs_.size()) - 1;
+  return program_index;
 }
 
-// Every rank gets the words of all ranks, and so comes to the same verdict.
-inline void CudaFabric::compare_ranks() {
-  std::vector<std::uint64_t> own{static_cast<std::uint64_t>(reserved_), fingerprints_.size()};
-  std::uint64_t all = 0;
-  for (const std::uint64_t print : fingerprints_) all = all * 1099511628211ULL + print;
-  own.push_back(all);
-  const auto ranks = static_cast<std::size_t>(mesh_.ranks());
-  std::vector<std::uint64_t> got(own.size() * ranks);
+// Collective over all ranks: as many words of each, in the order of the communicator.
+inline std::vector<std::uint64_t> CudaFabric::words_of_all(const std::vector<std::uint64_t>& own) {
+  std::vector<std::uint64_t> got(own.size() * static_cast<std::size_t>(mesh_.ranks()));
   std::uint64_t* device = nullptr;
   detail::check(cudaMalloc(&device, got.size() * 8), "cudaMalloc");
   std::uint64_t* mine = device + own.size() * static_cast<std::size_t>(nodes_.in_communicator(rank_));
@@ -170,6 +169,17 @@ inline void CudaFabric::compare_ranks() {
   poll("init", [this] { return !detail::is_busy(init_stream_); });
   detail::check(cudaMemcpy(got.data(), device, got.size() * 8, cudaMemcpyDeviceToHost), "cudaMemcpy");
   detail::check(cudaFree(device), "cudaFree");
+  return got;
+}
+
+// Every rank gets the words of all ranks, and so comes to the same verdict.
+inline void CudaFabric::compare_ranks() {
+  std::vector<std::uint64_t> own{static_cast<std::uint64_t>(reserved_), fingerprints_.size()};
+  std::uint64_t all = 0;
+  for (const std::uint64_t print : fingerprints_) all = all * 1099511628211ULL + print;
+  own.push_back(all);
+  const auto ranks = static_cast<std::size_t>(mesh_.ranks());
+  const std::vector<std::uint64_t> got = words_of_all(own);
   constexpr std::string_view things[] = {"the size of the arena", "how many they have", "what they are"};
   for (std::size_t r = 1; r < ranks; ++r) {
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -182,6 +192,32 @@ inline void CudaFabric::compare_ranks() {
       failure_.raise_it();
     }
   }
+}
+
+// Whether ranks tell each other what they wait for. Every rank gets the words of all ranks here, too.
+// @pre all ranks have as many programs, for the same collectives
+inline void CudaFabric::compare_words() {
+  constexpr std::size_t words_of_use = sizeof(detail::WordUse) / 8;
+  const std::vector<std::uint64_t> counts = words_of_all({word_uses_.size()});
+  const std::uint64_t most = *std::max_element(counts.begin(), counts.end());
+  if (most == 0) return;
+  std::vector<std::uint64_t> own(most * words_of_use, 0);
+  if (!word_uses_.empty()) std::memcpy(own.data(), word_uses_.data(), word_uses_.size() * sizeof(detail::WordUse));
+  const std::vector<std::uint64_t> got = words_of_all(own);
+  std::vector<detail::WordUse> uses;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    const std::size_t known = uses.size();
+    uses.resize(known + counts[r]);
+    if (counts[r] == 0) continue;
+    std::memcpy(static_cast<void*>(uses.data() + known), got.data() + r * own.size(),
+                counts[r] * sizeof(detail::WordUse));
+  }
+  const std::string wrong = detail::disagreement(
+      std::move(uses), SignalWords{mesh_.ranks()},
+      [this](std::int32_t program) { return std::string_view(programs_[static_cast<std::size_t>(program)]->label); });
+  if (wrong.empty()) return;
+  failure_.set(Errc::mismatch, wrong);
+  failure_.raise_it();
 }
 
 // What stands in for gradients that are missing from tables.
@@ -260,6 +296,7 @@ inline void CudaFabric::init() {
   if (phase_ != Phase::building) raise(Errc::order, "tide::CudaFabric: init must be called once.");
   const detail::DeviceGuard guard(device_);
   compare_ranks();
+  compare_words();
   if (mesh_.nodes > 1) network_words_ = reserve(2 * detail::CudaNetwork::words_bytes, 256);
   const index_t mail = reserve(detail::CudaMail::bytes(mesh_.ranks()), 256);
   agree_on_multicast();

@@ -66,18 +66,8 @@ inline void HostFabric::settle() {
 }
 
 inline void HostFabric::fail_late(const std::string& what) {
-  std::string reason = state_->at(rank_).bell.reason();
-  // An op that waits has the same deadline and knows more: it gets a moment to say it.
-  for (int i = 0; i < 20 && reason.empty() && !state_->failure.failed(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    reason = state_->at(rank_).bell.reason();
-  }
-  reason = state_->first_reason({detail::Clock::time_point::max(), std::move(reason)});
-  state_->fail(
-      Errc::deadline,
-      detail::text({"tide::HostFabric: the deadline of ", detail::seconds_text(state_->options.deadline),
-                    " passed: rank ", rank_.value, " waits for ", what, "; ",
-                    (reason.empty() ? "no op waits: a function on a stream, or an op, takes longer" : reason), "."}));
+  state_->fail_late(rank_, detail::text({"rank ", rank_.value, " waits for ", what, "; "}),
+                    state_->at(rank_).bell.reason(detail::Bell::Whom::own_lane));
 }
 
 inline void HostFabric::refuse(Errc code, const std::string& text) {
@@ -125,6 +115,8 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
   detail::require_one_handshake(variants, label);
   const SignalWords words = variants.front().collective.words();
   const std::uint64_t print = detail::fingerprint_of(variants);
+  const auto program_index = static_cast<std::int32_t>(programs_.size());
+  std::vector<detail::WordUse> uses = detail::word_uses(variants.front(), program_index);
   std::array<bool, 3> exits{};
   std::vector<detail::HostVariant> prepared;
   for (PlanVariant& variant : variants) {
@@ -135,7 +127,7 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
         made.lanes[l] = &lane(variant.collective.operation, made.plan.lanes[l]);
     }
   }
-  state_->at(rank_).attached.push_back({print, places, label});
+  state_->at(rank_).attached.push_back({print, places, label, std::move(uses)});
   Program program;
   program.body = std::make_unique<detail::HostProgram>(*state_, std::move(prepared), words, places, std::move(label));
   for (std::size_t kind = 0; kind < exits.size(); ++kind) {
@@ -144,7 +136,7 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
     program.body->bind_exit(static_cast<ExitKind>(kind), counter(program.exit_counters[kind]));
   }
   programs_.push_back(std::move(program));
-  return static_cast<std::int32_t>(programs_.size()) - 1;
+  return program_index;
 }
 
 // Runs at the barrier of init: all ranks are there, and none has gone on.
@@ -176,6 +168,17 @@ inline void HostFabric::compare() {
                     std::to_string(other.reserved) + " bytes");
     }
   }
+  std::vector<detail::WordUse> uses;
+  for (const detail::HostRank& rank : state_->ranks) {
+    for (const detail::Attached& each : rank.attached) uses.insert(uses.end(), each.words.begin(), each.words.end());
+  }
+  const std::string wrong = detail::disagreement(
+      std::move(uses), SignalWords{state_->mesh.ranks()},
+      [&](std::int32_t program) { return std::string_view(first.attached[static_cast<std::size_t>(program)].label); });
+  if (!wrong.empty()) {
+    state_->failure.set(Errc::mismatch, wrong);
+    return;
+  }
   const index_t has = state_->options.memory_bytes > 0 ? state_->options.memory_bytes : detail::machine_memory();
   const index_t ranks = state_->mesh.ranks();
   const index_t needed = first.reserved > INT64_MAX / ranks ? INT64_MAX : first.reserved * ranks;
@@ -206,8 +209,32 @@ inline void HostFabric::init() {
   phase_ = Phase::running;
 }
 
+// While the host thread waits, an op that waits in vain says so: until then the programs may still end, and others
+// follow.
+template <class Call>
+auto HostFabric::while_waiting(bool waits, const Call& call) {
+  struct Waiting {
+    const HostFabric* fabrics[2];
+
+    explicit Waiting(const HostFabric& fabric) : fabrics{&fabric, fabric.partner_} { say(true); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    ~Waiting() { say(false); }
+    void say(bool waiting) const {
+      for (const HostFabric* fabric : fabrics) {
+        if (fabric == nullptr) continue;
+        fabric->state_->at(fabric->rank_).waits = waiting;
+        if (waiting) fabric->state_->look_again(fabric->rank_);
+      }
+    }
+  };
+  if (!waits) return call();
+  const Waiting waiting(*this);
+  return call();
+}
+
 inline void HostFabric::push(detail::HostLane& lane, detail::HostItem item) {
-  const auto pushed = lane.push(std::move(item));
+  const auto pushed = while_waiting(lane.is_full(), [&] { return lane.push(std::move(item)); });
   if (pushed == detail::HostLane::Pushed::full) fail_late("room in a queue");
   if (state_->failure.failed()) raise_failure();
 }
@@ -238,7 +265,8 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
   Program& program = programs_[static_cast<std::size_t>(index)];
   detail::HostProgram& body = *program.body;
   const std::uint64_t run = body.runs();
-  if (!body.begin(variant_index, bindings)) {
+  const std::uint64_t call = state_->at(rank_).calls - 1;
+  if (!while_waiting(!body.has_room(), [&] { return body.begin(variant_index, bindings, call); })) {
     fail_late(detail::text({"the oldest of ", detail::HostProgram::max_runs, " runs in flight of ", body.label()}));
     raise_failure();
   }
@@ -305,7 +333,7 @@ inline void HostFabric::run(StreamRef stream, std::function<void()> function) {
   detail::HostItem item;
   item.function = std::move(function);
   for (;;) {
-    switch (lane.push(std::move(item))) {
+    switch (while_waiting(lane.is_full(), [&] { return lane.push(std::move(item)); })) {
       case detail::HostLane::Pushed::queued:
         return;
       case detail::HostLane::Pushed::full:
@@ -328,7 +356,8 @@ inline bool HostFabric::passed(std::int32_t index, std::uint64_t value) {
 inline void HostFabric::synchronize(std::int32_t index, std::uint64_t value) {
   const auto& awaited = counter(index);
   const auto met = [&] { return awaited.load(std::memory_order_acquire) >= value || state_->failure.failed(); };
-  if (!state_->at(rank_).bell.wait(state_->options.deadline, met)) fail_late("an event");
+  const auto wait = [&] { return state_->at(rank_).bell.wait(state_->options.deadline, met); };
+  if (!while_waiting(!met(), wait)) fail_late("an event");
   if (state_->failure.failed()) raise_failure();
 }
 
@@ -344,8 +373,9 @@ inline void HostFabric::close() {
   for (const auto& stream : streams_) inside = inside || stream->is_this_thread();
   for (const SharedLane& shared : lanes_) inside = inside || shared.body->is_this_thread();
   if (inside) raise(Errc::order, "tide::HostFabric: close must not be called by a function on a stream.");
-  stop();
+  while_waiting(true, [this] { stop(); });
   if (state_->failure.failed()) raise_failure();
+  state_->end(rank_, true);
 }
 
 }  // namespace tide

@@ -53,6 +53,12 @@ class HostLane {
     return Pushed::queued;
   }
 
+  // Whether `push` would wait.
+  [[nodiscard]] bool is_full() {
+    const std::lock_guard lock(mutex_);
+    return pushed_ - done_ >= capacity;
+  }
+
   // Waits, after a failure, until nothing touches memory of the user any more: what is queued will be skipped, so only
   // what is in progress matters. An op gets the deadline and a function of the user a second: one that is stuck must
   // not keep the error back.

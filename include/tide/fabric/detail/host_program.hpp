@@ -135,13 +135,19 @@ class HostProgram {
     }
   }
 
+  // Whether another run finds room.
+  [[nodiscard]] bool has_room() const noexcept {
+    return runs_[next_run_ % max_runs].lanes_left.load(std::memory_order_acquire) == 0;
+  }
+
   // Makes room for a run and says what it is bound to. Waits for the oldest run when all are in flight; false when that
   // took longer than the deadline, or after a failure.
-  [[nodiscard]] bool begin(std::int32_t variant_index, const Bindings& bindings) {
+  [[nodiscard]] bool begin(std::int32_t variant_index, const Bindings& bindings, std::uint64_t call) {
     Run& run = runs_[next_run_ % max_runs];
-    const auto free = [&] { return state_.failure.failed() || run.lanes_left.load(std::memory_order_acquire) == 0; };
+    const auto free = [&] { return state_.failure.failed() || has_room(); };
     if (!state_.at(rank_).bell.wait(state_.options.deadline, free) || state_.failure.failed()) return false;
     run.bindings = bindings;
+    run.call = call;
     run.variant = &variant(variant_index);
     if (bindings.gradient_table != nullptr) {
       std::copy_n(bindings.gradient_table, run.table.size(), run.table.begin());
@@ -173,6 +179,7 @@ class HostProgram {
   struct Run {
     Bindings bindings{};
     const HostVariant* variant = nullptr;
+    std::uint64_t call = 0;  // of the rank's calls
     std::vector<const void*> table{};
     std::atomic<std::int32_t> lanes_left{0};
   };
@@ -371,7 +378,9 @@ class HostProgram {
     }
     const HostDelivery delivery =
         state_.options.network_hook({label_, run, rank_, bound.variant->plan.lanes[op.lane], seq, op});
-    if (delivery.dropped) return true;
+    HostWires& wires = state_.at(rank_).wires;
+    const HostWires::Wire wire{this, op.lane, op.peer};
+    if (delivery.dropped) wires.cut(wire);
     std::vector<std::byte> bytes;
     std::byte* target = nullptr;
     if (op.kind == OpKind::put) {
@@ -379,17 +388,29 @@ class HostProgram {
       bytes.assign(from, from + op.width);
       target = locate(peer, op.target, op.target_offset, bound);
     }
-    const auto deliver = [this, peer, raise, run, target, bytes = std::move(bytes)] {
+    const HostWires::Limits limits{op.kind == OpKind::put ? state_.options.network_depth : 0,
+                                   state_.options.network_queue};
+    std::function<void()> deliver = [this, peer, raise, run, target, bytes = std::move(bytes),
+                                     signals = !delivery.unsignalled, wakes = limits.queue > 0] {
       if (state_.failure.failed()) return;
       if (!bytes.empty()) std::memcpy(target, bytes.data(), bytes.size());
-      raise_word(peer, raise.word, raise.value, raise.per_run, run);
+      if (signals) raise_word(peer, raise.word, raise.value, raise.per_run, run);
+      if (wakes) state_.at(rank_).bell.ring();  // there is room for another
     };
-    const index_t depth = op.kind == OpKind::put ? state_.options.network_depth : 0;
-    if (state_.at(rank_).wires.send({this, op.lane, op.peer}, delivery.delay, depth, deliver)) return true;
-    state_.fail(Errc::capacity,
-                detail::text({"tide::HostFabric: the network takes ", depth, " puts to a rank at a time; ",
-                              where(bound, op, seq, run), " to rank ", op.peer, " is one more."}));
-    return false;
+    for (;;) {
+      switch (wires.send(wire, delivery.delay, limits, std::move(deliver))) {
+        case HostWires::Sent::on_its_way:
+          return true;
+        case HostWires::Sent::queue_full:
+          if (!wait_for_room(bound, op, seq, run)) return false;
+          break;
+        case HostWires::Sent::too_deep:
+          state_.fail(Errc::capacity,
+                      detail::text({"tide::HostFabric: the network takes ", limits.depth, " puts to a rank at a time; ",
+                                    where(bound, op, seq, run), " to rank ", op.peer, " is one more."}));
+          return false;
+      }
+    }
   }
 
   void raise_word(Rank rank, index_t word, index_t value, index_t per_run, std::uint64_t run) const {
@@ -410,23 +431,42 @@ class HostProgram {
     const auto reached = [&] {
       return static_cast<std::int64_t>(word.load(std::memory_order_acquire) - expected) >= 0;
     };
-    const auto met = [&] { return reached() || state_.failure.failed(); };
+    const bool is_event = words_.kind(op.word()) == WordKind::event;
+    const auto in_vain = [&] { return !is_event && state_.is_in_vain(rank_, bound.call); };
+    const auto met = [&] { return reached() || state_.failure.failed() || in_vain(); };
     const auto what = [&] {
       return detail::text({where(bound, op, seq, run), " waits for ",
                            describe_source(state_.mesh, bound.variant->operation, bound.variant->plan, op.word()), ": ",
                            words_.describe(op.word()), " is ", word.load(std::memory_order_relaxed), ", expected ",
                            expected});
     };
-    const index_t source = words_.index(op.word());
-    const bool other_node = words_.kind(op.word()) != WordKind::event && source < state_.mesh.ranks() &&
-                            state_.mesh.node(Rank{source}) != state_.mesh.node(rank_);
-    const Bell::Reason reason{[](const void* text) { return (*static_cast<const decltype(what)*>(text))(); }, &what,
-                              other_node, Clock::now()};
+    const Rank source{words_.index(op.word())};
+    const bool other_node = source.value < state_.mesh.ranks() && state_.mesh.node(source) != state_.mesh.node(rank_);
+    const Bell::Whom whom = is_event ? Bell::Whom::own_lane : other_node ? Bell::Whom::other_node : Bell::Whom::rank;
+    if (!await(met, what, whom)) return false;
+    if (reached()) return true;
+    state_.fail_in_vain(what());
+    return false;
+  }
+
+  // For the network to have brought something: it is full.
+  bool wait_for_room(const Run& bound, const Op& op, index_t seq, std::uint64_t run) const {
+    const index_t queue = state_.options.network_queue;
+    const auto met = [&] { return state_.at(rank_).wires.has_room(queue) || state_.failure.failed(); };
+    const auto what = [&] {
+      return detail::text({where(bound, op, seq, run), " to rank ", op.peer, " waits for the network, which has ",
+                           queue, " of this rank on their way"});
+    };
+    return await(met, what, Bell::Whom::other_node);
+  }
+
+  // False when the deadline passed before `met()`, or the cluster has failed; `what()` says what was waited for.
+  template <class Met, class What>
+  bool await(const Met& met, const What& what, Bell::Whom whom) const {
+    const Bell::Reason reason{[](const void* text) { return (*static_cast<const What*>(text))(); }, &what, whom,
+                              Clock::now()};
     if (!state_.at(rank_).bell.wait(state_.options.deadline, met, &reason)) {
-      const Bell::Said own{other_node ? reason.since : Clock::time_point::max(), what()};
-      state_.fail(Errc::deadline,
-                  detail::text({"tide::HostFabric: the deadline of ", seconds_text(state_.options.deadline),
-                                " passed: ", state_.first_reason(own), "."}));
+      state_.fail_late(rank_, "", {whom, reason.since, what()});
       return false;
     }
     return !state_.failure.failed();

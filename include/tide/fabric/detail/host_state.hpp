@@ -5,6 +5,7 @@
 #pragma once
 
 #include <tide/fabric/detail/host_wires.hpp>  // HostWires
+#include <tide/fabric/detail/word_uses.hpp>   // WordUse
 #include <tide/fabric/fabric.hpp>             // FabricPort, ArenaPlaces
 #include <tide/fabric/host_options.hpp>       // HostOptions
 
@@ -18,6 +19,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #if __has_include(<sys/mman.h>)
@@ -96,17 +98,20 @@ class Failure {
 // Wakes whoever waits for words, counters and queues of one rank, and knows what its ops wait for.
 class Bell {
  public:
+  // Whom an op waits for, near ones first.
+  enum class Whom : std::uint8_t { own_lane, rank, other_node };
   // What an op waits for: the reason why whoever waits for the op comes too late.
   struct Reason {
     std::string (*describe)(const void* object);
     const void* object;
-    bool other_node = false;  // whether a rank of another node is waited for
+    Whom whom = Whom::own_lane;
     Clock::time_point since{};
   };
-  // A reason in words.
+  // A reason in words; none where the text is empty.
   struct Said {
+    Whom whom = Whom::own_lane;
     Clock::time_point since = Clock::time_point::max();
-    std::string text;
+    std::string text{};
   };
 
   // Wakes those whose condition is met now; the others sleep on.
@@ -133,24 +138,16 @@ class Bell {
     return in_time;
   }
 
-  // What the op that has waited longest waits for; empty when none waits.
-  [[nodiscard]] std::string reason() {
-    const std::lock_guard lock(mutex_);
-    const Waiter* waiter = first_;
-    while (waiter != nullptr && waiter->reason == nullptr) waiter = waiter->next;
-    return waiter == nullptr ? std::string() : waiter->reason->describe(waiter->reason->object);
-  }
-
-  // What the op that has waited longest for another node waits for; nothing where none does.
-  [[nodiscard]] Said reason_of_other_node() {
+  // What the op that has waited longest for somebody at least as far waits for.
+  [[nodiscard]] Said reason(Whom least) {
     const std::lock_guard lock(mutex_);
     const Reason* first = nullptr;
     for (const Waiter* waiter = first_; waiter != nullptr; waiter = waiter->next) {
       const Reason* reason = waiter->reason;
-      if (reason == nullptr || !reason->other_node) continue;
+      if (reason == nullptr || reason->whom < least) continue;
       if (first == nullptr || reason->since < first->since) first = reason;
     }
-    return first == nullptr ? Said{} : Said{first->since, first->describe(first->object)};
+    return first == nullptr ? Said{} : Said{first->whom, first->since, first->describe(first->object)};
   }
 
  private:
@@ -199,6 +196,7 @@ struct Attached {
   std::uint64_t fingerprint;
   ArenaPlaces places;
   std::string label;
+  std::vector<WordUse> words;
 };
 
 struct HostRank {
@@ -208,8 +206,11 @@ struct HostRank {
   std::deque<std::atomic<std::uint64_t>> counters;  // a deque: counters stay where they are as it grows
   std::vector<Attached> attached;
   std::uint64_t calls = 0;
-  bool present = false;  // at the barrier
-  HostWires wires;       // with a network hook
+  bool present = false;             // at the barrier
+  std::atomic<bool> ended{false};   // its program: it makes no more calls
+  std::atomic<bool> closed{false};  // and never will
+  std::atomic<bool> waits{false};   // the rank's host thread, for its work
+  HostWires wires;                  // with a network hook
 };
 
 class HostState;
@@ -248,14 +249,18 @@ class HostState {
 
   HostRank& at(Rank rank) noexcept { return ranks[static_cast<std::size_t>(rank.value)]; }
 
-  // What came too late: of all that wait for other nodes the first, since the others may wait for it; `own` where none
-  // has waited longer.
-  [[nodiscard]] std::string first_reason(Bell::Said own) {
-    for (HostRank& rank : ranks) {
-      if (mesh.nodes == 1) break;
-      if (Bell::Said said = rank.bell.reason_of_other_node(); said.since < own.since) own = std::move(said);
+  // A wait of a rank took longer than the deadline: fails with what came too late. `who` says who waits, where that is
+  // no op; `own` what an op waits for, if one does.
+  void fail_late(Rank rank, const std::string& who, const Bell::Said& own) {
+    Bell::Said said = first_reason(rank, own);
+    // An op with the same deadline may have given up a moment ago, and knows more: it gets the time to say so.
+    for (int i = 0; i < 20 && said.whom == Bell::Whom::own_lane && !failure.failed(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      said = first_reason(rank, own.text.empty() ? at(rank).bell.reason(Bell::Whom::own_lane) : own);
     }
-    return own.text;
+    if (said.text.empty()) said.text = "no op waits: a function on a stream, or an op, takes longer";
+    fail(Errc::deadline, detail::text({"tide::HostFabric: the deadline of ", seconds_text(options.deadline),
+                                       " passed: ", who, said.text, "."}));
   }
 
   // Fails the cluster and its kin, and wakes everything that waits there. The first failure stays.
@@ -279,8 +284,18 @@ class HostState {
       wake();
       return;
     }
-    const auto left = [&, generation = generation_] { return generation_ != generation || failure.failed(); };
-    if (barrier_changed_.wait_for(lock, options.deadline, left)) return;
+    const auto is_over = [&, generation = generation_] { return generation_ != generation || failure.failed(); };
+    const auto ended = [&] {
+      return std::find_if(ranks.begin(), ranks.end(), [](const HostRank& r) { return r.ended && !r.present; });
+    };
+    const auto left = [&] { return is_over() || ended() != ranks.end(); };
+    const bool in_time = barrier_changed_.wait_for(lock, options.deadline, left);
+    if (is_over()) return;
+    if (in_time) {
+      const Rank gone{ended() - ranks.begin()};
+      lock.unlock();
+      return fail(Errc::order, text_of_end(gone, detail::text({what, " needs all ranks"})));
+    }
     std::string absent;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       if (!ranks[r].present) absent += (absent.empty() ? "" : ", ") + std::to_string(r);
@@ -333,6 +348,42 @@ class HostState {
     return refusal;
   }
 
+  // The program of a rank has ended, or its fabric is closed: whoever waits for a call of it hears that at once.
+  void end(Rank rank, bool closed) {
+    {
+      const std::lock_guard lock(calls_mutex_);
+      at(rank).ended = true;
+      if (closed) at(rank).closed = true;
+      find_missing_call();
+    }
+    wake();
+  }
+
+  // All programs have ended: others may follow.
+  void resume() {
+    const std::lock_guard lock(calls_mutex_);
+    for (HostRank& rank : ranks) rank.ended = rank.closed.load();
+    find_missing_call();
+  }
+
+  // Whether a call waits in vain, and a host thread for it: a rank has ended without it. Only reads atomics.
+  [[nodiscard]] bool is_in_vain(Rank rank, std::uint64_t call) noexcept {
+    return at(rank).waits && call >= first_missing_call_;
+  }
+
+  // Wakes what waits for a call that will not come, to look whether it is in vain now.
+  void look_again(Rank rank) {
+    if (first_missing_call_ != no_call) at(rank).bell.ring();
+  }
+
+  // Fails: an op waits for a call that a rank ended without; `what` says which op.
+  void fail_in_vain(const std::string& what) {
+    std::unique_lock lock(calls_mutex_);
+    const Rank gone = missing_rank_;
+    lock.unlock();
+    fail(Errc::order, text_of_end(gone, what));
+  }
+
   const MeshShape mesh;
   const HostOptions options;
   std::vector<HostRank> ranks;
@@ -340,6 +391,38 @@ class HostState {
   Failure& failure;  // of the kin
 
  private:
+  static constexpr std::uint64_t no_call = ~std::uint64_t{0};
+
+  // Of the calls that a rank which has ended did not make, the first.
+  void find_missing_call() {
+    std::uint64_t first = no_call;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (!ranks[r].ended || ranks[r].calls >= first) continue;
+      first = ranks[r].calls;
+      missing_rank_ = Rank{static_cast<index_t>(r)};
+    }
+    first_missing_call_ = first;
+  }
+
+  // @param what  what somebody waits for
+  [[nodiscard]] std::string text_of_end(Rank gone, const std::string& what) {
+    return detail::text({"tide::HostCluster: the programs of all ranks must make the same calls before they end; rank ",
+                         gone.value, at(gone).closed ? " closed its fabric" : " ended", ", and ", what, "."});
+  }
+
+  // Of all that wait for other nodes the first, since the others may wait for it. Where none does, what the op waits
+  // for, or, if that is a lane of its rank, what the rank waits for of others.
+  [[nodiscard]] Bell::Said first_reason(Rank rank, const Bell::Said& own) {
+    Bell::Said first = own.whom == Bell::Whom::other_node ? own : Bell::Said{};
+    for (HostRank& other : ranks) {
+      if (mesh.nodes == 1) break;
+      if (Bell::Said said = other.bell.reason(Bell::Whom::other_node); said.since < first.since)
+        first = std::move(said);
+    }
+    if (first.text.empty() && own.whom == Bell::Whom::own_lane) first = at(rank).bell.reason(Bell::Whom::rank);
+    return first.text.empty() ? own : first;
+  }
+
   // So far that a clock can be set to it.
   static HostOptions bounded(HostOptions given) {
     given.deadline = std::min<Duration>(given.deadline, std::chrono::hours(24 * 365));
@@ -389,6 +472,8 @@ class HostState {
   std::mutex calls_mutex_;
   std::vector<Call> calls_ = std::vector<Call>(64);
   std::uint64_t first_call_ = 0;
+  Rank missing_rank_{};  // who made the fewest calls of those that have ended
+  std::atomic<std::uint64_t> first_missing_call_{no_call};
 };
 
 }  // namespace tide::detail

@@ -5,12 +5,16 @@
 //   lane   put A to 2   put B to 3   put C to 2          sent: the source has been read, the lane goes on
 //   wires               A ............ C                 to rank 2, in order
 //                             B ..                       to rank 3, whenever it comes
+//
+// A wire that is cut brings what is on it, and nothing later: a network that kept the order and lost one in the middle
+// would bring what comes behind it first.
 
 #pragma once
 
 #include <tide/fabric/host_options.hpp>  // Duration
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -34,25 +38,46 @@ class HostWires {
     [[nodiscard]] friend bool operator==(const Wire&, const Wire&) = default;
   };
 
+  /// What may be on its way; 0: any number.
+  struct Limits {
+    index_t depth = 0;  // of what came with a depth, on one wire
+    index_t queue = 0;  // on all wires
+  };
+  enum class Sent : std::uint8_t { on_its_way, too_deep, queue_full };
+
   HostWires() = default;
   HostWires(const HostWires&) = delete;
   HostWires& operator=(const HostWires&) = delete;
   ~HostWires() { stop(true); }
 
-  /// Has `deliver()` called after `delay`, behind what is on the wire. Where there is a `depth`, false when as many
-  /// that came with one are on their way there.
-  [[nodiscard]] bool send(const Wire& wire, Duration delay, index_t depth, std::function<void()> deliver) {
+  /// Has `deliver()` called after `delay`, behind what is on the wire; never where the wire is cut. What is not sent is
+  /// left as it was.
+  [[nodiscard]] Sent send(const Wire& wire, Duration delay, Limits limits, std::function<void()>&& deliver) {
     const std::lock_guard lock(mutex_);
     State& state = state_of(wire);
-    const bool counts = depth > 0;
-    if (counts && state.on_its_way >= depth) return false;
+    if (state.cut) return Sent::on_its_way;
+    if (!has_room(limits.queue)) return Sent::queue_full;
+    const bool counts = limits.depth > 0;
+    if (counts && state.on_its_way >= limits.depth) return Sent::too_deep;
     state.on_its_way += counts ? 1 : 0;
+    on_their_way_.fetch_add(1, std::memory_order_relaxed);
     state.last = std::max(state.last, std::chrono::steady_clock::now() + delay);
     const auto later = std::find_if(due_.begin(), due_.end(), [&](const Message& m) { return m.at > state.last; });
     due_.insert(later, {state.last, &state, counts, std::move(deliver)});
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
     changed_.notify_one();
-    return true;
+    return Sent::on_its_way;
+  }
+
+  /// What is sent from now on does not come.
+  void cut(const Wire& wire) {
+    const std::lock_guard lock(mutex_);
+    state_of(wire).cut = true;
+  }
+
+  /// Whether one more may be on its way. From any thread.
+  [[nodiscard]] bool has_room(index_t queue) const noexcept {
+    return queue == 0 || on_their_way_.load(std::memory_order_relaxed) < queue;
   }
 
   /// Delivers what is on its way, or drops it, then ends the thread. May be called again.
@@ -73,6 +98,7 @@ class HostWires {
     Wire wire;
     Time last{};
     index_t on_its_way = 0;
+    bool cut = false;
   };
   struct Message {
     Time at;
@@ -100,8 +126,9 @@ class HostWires {
       }
       Message message = std::move(due_.front());
       due_.erase(due_.begin());
-      message.wire->on_its_way -=
-          message.counts ? 1 : 0;  // before its word rises: then the peer may already give a credit for it
+      // Before its word rises: then the peer may already give a credit for it.
+      message.wire->on_its_way -= message.counts ? 1 : 0;
+      on_their_way_.fetch_sub(1, std::memory_order_relaxed);
       lock.unlock();
       message.deliver();
       lock.lock();
@@ -110,6 +137,7 @@ class HostWires {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::atomic<index_t> on_their_way_{0};
   std::deque<State> wires_;   // a deque: states stay where they are
   std::vector<Message> due_;  // by time, then as they were sent
   bool stopping_ = false;
