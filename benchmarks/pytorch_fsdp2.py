@@ -254,26 +254,39 @@ def measure_step(torch, dist, arguments, free_before):
             time = largest(begin.elapsed_time(end))
             if turn >= 0:
                 times.append(time)
+    # Numbers that have run away take less power to multiply, and so less time.
+    if not all(torch.isfinite(parameter.to_local()).all().item() for parameter in model.parameters()):
+        worst = float("nan")
     row = {"operation": "step", "policy": "fully_shard, f32 masters, SGD"}
     rows = [
         dict(row, path="pytorch_fsdp2", samples_ms=samples[fsdp2], peak_bytes=peak, allocated_bytes=allocated),
         dict(row, path="pytorch_compute", policy="bf16, no optimizer", samples_ms=samples[compute]),
     ]
-    for each in rows:
+    for each, work in zip(rows, samples):
         each["median_ms"] = statistics.median(each["samples_ms"])
+        each["kernels_ms"] = kernel_sums(torch, work)
     return rows, worst
+
+
+def kernel_sums(torch, work):
+    """What the kernels of one step take, by what they do; they overlap. Products are what is no other kind."""
+    sums = {}
+    for name, duration, _ in kernels_of(torch, work):
+        kind = kind_of(name) or ("products" if re.search(r"gemm|nvjet|cutlass", name) else "other")
+        sums[kind] = sums.get(kind, 0.0) + duration
+    return sums
 
 
 def step(model, x):
     model(x).float().pow(2).mean().backward()
 
 
-def kernels_of_step(torch, model, x):
-    """Name, milliseconds and grid of every kernel and copy of one step, in order."""
+def kernels_of(torch, work):
+    """Name, milliseconds and grid of every kernel and copy of what `work()` enqueues, in order."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        step(model, x)
+        work()
         torch.cuda.synchronize()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
@@ -321,7 +334,7 @@ def measure(torch, dist, source, arguments):
     for _ in range(arguments.steps):
         dist.barrier()
         torch.cuda.synchronize()
-        steps.append(kernels_of_step(torch, model, x))
+        steps.append(kernels_of(torch, lambda: step(model, x)))
         model.zero_grad(set_to_none=True)
 
     kinds = []
