@@ -319,7 +319,8 @@ void slow_stream(const Ranks& ranks) {
     BlockGather<Ranks> gather(fabric, pool, layout, oracle, "the block");
     fabric.init();
     auto stream = fabric.stream();
-    if (fabric.rank().value == 1) Ranks::occupy(stream, 3 * soon);
+    if (fabric.rank().value == 1)
+      Ranks::occupy(stream, 3 * soon + 1500ms);  // CudaFabric gives late ranks a second to say for whom they wait
     gather.step(pool, Source::shards, 1, stream);
     stream.synchronize();
   });
