@@ -32,6 +32,9 @@ using tide::Element;
 using Small = tide::SendRecvDoublingTransport<tide::Bytes<4096>, tide::PutsInFlight<2>>;
 using Few = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>;
 
+// Logical nodes need it; NCCL reads it once, later than this.
+const int no_registration = setenv("NCCL_LOCAL_REGISTER", "0", 0);
+
 bool has_no_puts() { return std::getenv("TIDE_NO_PUTS") != nullptr; }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // What CudaFabric asks of plans over nodes before it runs them: NCCL counts puts, and knows no values. And where it
 // puts each rendezvous, if nodes are crossed by sends and receives.
 
+#include <tide/fabric/detail/cuda_nodes.cuh>
 #include <tide/fabric/detail/cuda_program.cuh>
 #include <tide/fabric/detail/variants.hpp>
 #include <tide/reduce/slot_reuse.hpp>
@@ -257,4 +258,13 @@ TEST_CASE("CudaVariant: a run that leaves puts unawaited, or takes those of anot
           signal.width = 1;
           ops.push_back(signal);
         }) == rule + "signals without a put arrived[0] = 1.");
+}
+
+TEST_CASE("CudaNodes: logical nodes send and receive where NCCL registers no buffers in a step") {
+  using tide::detail::why_no_sends;
+  CHECK(why_no_sends(false, nullptr) == "");
+  CHECK(why_no_sends(true, "0") == "");
+  for (const char* other : {static_cast<const char*>(nullptr), "1", ""}) {
+    CHECK(why_no_sends(true, other).find("NCCL_LOCAL_REGISTER=0") != std::string::npos);
+  }
 }

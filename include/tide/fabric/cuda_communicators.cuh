@@ -37,13 +37,17 @@ class CudaCommunicators {
         reduce_(std::exchange(other.reduce_, nullptr)),
         mail_(std::exchange(other.mail_, nullptr)),
         device_(other.device_),
+        has_parts_(other.has_parts_),
         distrusted_(std::move(other.distrusted_)) {}
   CudaCommunicators& operator=(CudaCommunicators&&) = delete;
   ~CudaCommunicators() {
     // A driver that is shutting down, at the end of a process with static objects, has taken everything back already.
     int device = 0;
     if (cudaGetDevice(&device) != cudaSuccess) return;
-    if (distrusted()) abort();
+    if (distrusted()) {
+      // NCCL 2.32.3 was seen to wait for ever in an abort of communicators that others had been split from.
+      has_parts_ ? abandon() : abort();
+    }
     if (mail_ != nullptr) ncclCommDestroy(mail_);
     if (reduce_ != nullptr) ncclCommDestroy(reduce_);
     if (gather_ != nullptr) ncclCommDestroy(gather_);
@@ -89,6 +93,7 @@ class CudaCommunicators {
     const detail::DeviceGuard guard(device_);
     CudaCommunicators part = beside(split_of(gather_, color, key), 0, device_);
     part.distrusted_ = distrusted_;
+    has_parts_ = true;
     return part;
   }
 
@@ -159,6 +164,7 @@ class CudaCommunicators {
   mutable ncclComm_t reduce_;
   mutable ncclComm_t mail_;
   int device_;
+  mutable bool has_parts_ = false;  // others have been split from these
   std::shared_ptr<std::atomic<bool>> distrusted_ = std::make_shared<std::atomic<bool>>(false);  // null once moved from
 };
 

@@ -66,13 +66,14 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] bool has(Capability capability) const noexcept override {
     switch (capability) {
       case Capability::none:
-      case Capability::send_receive:
         return true;
       case Capability::multicast:
       case Capability::switch_sums:
         return no_multicast_.empty();
       case Capability::puts:
         return no_puts_.empty();
+      case Capability::send_receive:
+        return no_sends_.empty();
     }
     return false;
   }
@@ -229,6 +230,7 @@ class CudaFabric final : public FabricPort {
   int device_;
   bool has_bulk_sums_ = false;  // whether the GPU has what sums with bulk loads need
   std::string no_puts_;         // why there are none; empty where there are
+  std::string no_sends_;        // the same
   std::string no_multicast_;    // the same
   index_t machines_ = 1;        // nodes that NCCL finds
   ncclComm_t node_ = nullptr;   // of the ranks of this one, where a window over all of them is not to be had

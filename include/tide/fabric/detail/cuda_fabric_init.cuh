@@ -47,6 +47,7 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
     raise(Errc::operation, detail::text({"tide::CudaFabric: a GPU must have 64-bit stream memory operations; GPU ",
                                          device_, " of rank ", rank_.value, " has none."}));
   }
+  no_sends_ = detail::why_no_sends(mesh_.nodes > machines_, std::getenv("NCCL_LOCAL_REGISTER"));
   no_multicast_ = find_multicast(found.ranks / found.nodes);
   detail::check(cudaStreamCreateWithFlags(&init_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaStreamCreateWithFlags(&rescue_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -66,7 +67,8 @@ inline CudaStream CudaFabric::stream() {
 
 inline std::string CudaFabric::lacks(Capability capability) const {
   if (has(capability)) return {};
-  return capability == Capability::puts ? no_puts_ : no_multicast_;
+  if (capability == Capability::puts) return no_puts_;
+  return capability == Capability::send_receive ? no_sends_ : no_multicast_;
 }
 
 // Why this rank has no multicast; empty where it has, as far as can be known before its address is asked for.

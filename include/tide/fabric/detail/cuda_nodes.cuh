@@ -12,7 +12,21 @@
 #include <tide/fabric/detail/nccl_puts.cuh>  // NcclFindings
 #include <tide/layout/mesh.hpp>              // MeshShape
 
+#include <string>
+#include <string_view>
+
 namespace tide::detail {
+
+// Why ranks cannot send and receive; empty where they can. Between ranks that reach each other's memory NCCL registers
+// buffers when a step uses them for the first time, and the other rank's GPU has to be idle for that: 2.32.3 was seen
+// to wait for ever.
+// @param logical   whether nodes are parts of NCCL's
+// @param registers NCCL_LOCAL_REGISTER, null where it is not set
+[[nodiscard]] inline std::string why_no_sends(bool logical, const char* registers) {
+  if (!logical || (registers != nullptr && std::string_view(registers) == "0")) return {};
+  return "logical nodes send and receive only with NCCL_LOCAL_REGISTER=0 in the environment, since NCCL registers "
+         "buffers in the middle of a step, which waits for the other rank's GPU";
+}
 
 // How the ranks of a communicator are ranks of the mesh.
 struct CudaNodes {
