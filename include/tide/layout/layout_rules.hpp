@@ -41,7 +41,7 @@ namespace tide {
     case LayoutRule::negative_extent:
       return "tide::ShardLayout: extents must not be negative.";
     case LayoutRule::unknown_element:
-      return "tide::ShardLayout: the elements of a parameter must be enumerators of tide::Element.";
+      return "tide::ShardLayout: elements must be enumerators of tide::Element.";
     case LayoutRule::too_large:
       return "tide::ShardLayout: a group must have fewer than 2^44 elements.";
     case LayoutRule::pattern_without_number:

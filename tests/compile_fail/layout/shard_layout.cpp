@@ -93,12 +93,11 @@ ShardLayout<group, Mesh<1, 2>>::tensor<"W"> subject(nullptr);
 #elif TIDE_CASE == 23  // expect: tide::ShardLayout: the pattern of tide::repeat must hold {} // names: experts.w
 constexpr auto group = tide::group(tide::repeat<2>("experts.", w));
 ShardLayout<group, Mesh<1, 2>> subject;
-#elif TIDE_CASE == \
-    24  // expect: tide::ShardLayout: the elements of a parameter must be enumerators of tide::Element // names: v
+#elif TIDE_CASE == 24  // expect: tide::ShardLayout: elements must be enumerators of tide::Element // names: v
 constexpr tide::Parameter unknown{tide::Name{{}, 0, "v"}, {4}, static_cast<tide::Element>(99), tide::Element::bf16};
 constexpr auto group = tide::group(w, unknown);
 ShardLayout<group, Mesh<1, 2>> subject;
-#else   // control: the same with legal arguments
+#else                  // control: the same with legal arguments
 constexpr auto group =
     tide::group(w, param<tide::bf16>("v", {1}), param<tide::bf16>("columns", {4, 6}, tide::shard(1)),
                 param<tide::bf16>("ragged", {4, 6}, tide::ragged<1, 3>()), tide::repeat<4>("e.{}.", w),

@@ -65,7 +65,7 @@ struct GroupSentences {
                 "tide::ShardLayout: a parameter has at most 8 dimensions; merge neighbouring ones.");
   static_assert(Broken != LayoutRule::negative_extent, "tide::ShardLayout: extents must not be negative.");
   static_assert(Broken != LayoutRule::unknown_element,
-                "tide::ShardLayout: the elements of a parameter must be enumerators of tide::Element.");
+                "tide::ShardLayout: elements must be enumerators of tide::Element.");
   static_assert(Broken != LayoutRule::too_large, "tide::ShardLayout: a group must have fewer than 2^44 elements.");
   static_assert(Broken != LayoutRule::pattern_without_number,
                 "tide::ShardLayout: the pattern of tide::repeat must hold {}; the number goes there.");
