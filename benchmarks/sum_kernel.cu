@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // sum_kernel: how long the sum of a reduce-scatter takes alone, by number of SMs, on one GPU; with plain loads, and
-// with bulk loads and 8 or 16 warps that add. Checks first that all give the same bits.
+// with bulk loads and 8 or 16 warps that add. Then the cast of f32 masters, and a copy inside the GPU. Checks first
+// that all give the same bits.
 
 #include "../examples/support/args.hpp"
 #include "../examples/support/program.hpp"
 #include "support/described_run.cuh"
 
 #include <tide/element/bf16.hpp>
+#include <tide/fabric/detail/cuda_bulk_copy.cuh>
 #include <tide/fabric/detail/cuda_bulk_sum.cuh>
 #include <tide/fabric/detail/cuda_check.cuh>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -31,6 +34,16 @@ __global__ void scramble(Word* words, std::int64_t count) {
     h *= 0xBF58476D1CE4E5B9ULL;
     // Exponents from 2^-15 to 2^16, any sign and fraction.
     words[i] = static_cast<Word>((h & 0x8000) | (112 + (h >> 20) % 32) << 7 | (h >> 40 & 0x7F));
+  }
+}
+
+// Any bits at all, infinities and NaNs among them.
+__global__ void scramble_all(std::uint32_t* words, std::int64_t count) {
+  for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15ULL;
+    h ^= h >> 29;
+    h *= 0xBF58476D1CE4E5B9ULL;
+    words[i] = static_cast<std::uint32_t>(h >> 16);
   }
 }
 
@@ -120,7 +133,99 @@ void compare(int inputs) {
   std::exit(1);
 }
 
-std::vector<double> samples_ms(Sum& sum, int warps, int ctas) {
+// What comes before the pushes of a gather: a cast of f32 to an element, or a copy.
+enum class Moving { cast, copy };
+
+template <class To>
+struct Move {
+  std::int64_t elements;
+  float* memory = nullptr;          // of a copy, its first half
+  To* out[2] = {nullptr, nullptr};  // of plain loads, or the driver, and of bulk loads
+  CudaRow* rows = nullptr;
+  CudaLaunch launch{};
+
+  Move(std::int64_t count, Moving moving, std::int64_t per_row, std::int64_t shorter = 0) : elements(count) {
+    check(cudaMalloc(&memory, static_cast<std::size_t>(count) * 4), "cudaMalloc");
+    for (To*& each : out) check(cudaMalloc(&each, static_cast<std::size_t>(count) * sizeof(To)), "cudaMalloc");
+    scramble_all<<<1024, 256>>>(reinterpret_cast<std::uint32_t*>(memory), count);
+    // Of a copy, rows are in bytes.
+    const auto unit = moving == Moving::copy ? static_cast<std::int64_t>(sizeof(To)) : std::int64_t{1};
+    if (count > 100'000'000) launch.tile_log2 = tide::detail::largest_tile_log2;
+    std::vector<CudaRow> list;
+    for (std::int64_t at = 0; at < count; at += per_row) {
+      CudaRow row{};
+      row.source = row.target = at * unit;
+      row.elements = (std::min(per_row, count - at) - static_cast<std::int64_t>(list.size()) % (shorter + 1)) * unit;
+      row.first_tile = launch.tiles;
+      launch.tiles += tide::detail::tiles_of(row.elements, launch.tile_log2);
+      list.push_back(row);
+    }
+    check(cudaMalloc(&rows, list.size() * sizeof(CudaRow)), "cudaMalloc");
+    check(cudaMemcpy(rows, list.data(), list.size() * sizeof(CudaRow), cudaMemcpyHostToDevice), "cudaMemcpy");
+    launch.rows = rows;
+    launch.row_count = static_cast<int>(list.size());
+    launch.source = reinterpret_cast<const std::byte*>(memory);
+  }
+  ~Move() {
+    cudaFree(memory);
+    cudaFree(out[0]);
+    cudaFree(out[1]);
+    cudaFree(rows);
+  }
+  Move(const Move&) = delete;
+  Move& operator=(const Move&) = delete;
+
+  void enqueue(Moving moving, bool bulk, int ctas) {
+    launch.target = reinterpret_cast<std::byte*>(out[bulk ? 1 : 0]);
+    launch.bulk = bulk;
+    if (moving == Moving::cast) return check(tide::detail::launch_cast<To>(launch, ctas, nullptr), "a kernel");
+    if (bulk) return check(tide::detail::launch_copy(launch, ctas, nullptr), "a kernel");
+    check(cudaMemcpyAsync(launch.target, launch.source, static_cast<std::size_t>(elements) * sizeof(To),
+                          cudaMemcpyDeviceToDevice, nullptr),
+          "cudaMemcpyAsync");
+  }
+  void load(Moving moving) {
+    const std::int64_t tiles = std::exchange(launch.tiles, 0);
+    for (const bool bulk : {false, true}) {
+      if (bulk || moving == Moving::cast) enqueue(moving, bulk, 1);
+    }
+    launch.tiles = tiles;
+  }
+};
+
+// Bulk loads against plain ones over rows of many lengths, byte by byte; what lies between rows stays as it was. A copy
+// is compared with its source on the host.
+template <class To>
+void compare_move(Moving moving, const char* what) {
+  Move<To> move(1'000'000, moving, 40'016, 13);
+  move.load(moving);
+  const std::size_t bytes = static_cast<std::size_t>(move.elements) * sizeof(To);
+  std::vector<unsigned char> got[2];
+  for (const bool bulk : {false, true}) {
+    auto& seen = got[bulk ? 1 : 0];
+    seen.resize(bytes);
+    if (!bulk && moving == Moving::copy) {
+      std::vector<unsigned char> source(bytes);
+      std::vector<CudaRow> list(static_cast<std::size_t>(move.launch.row_count));
+      check(cudaMemcpy(source.data(), move.memory, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+      check(cudaMemcpy(list.data(), move.rows, list.size() * sizeof(CudaRow), cudaMemcpyDeviceToHost), "cudaMemcpy");
+      std::fill(seen.begin(), seen.end(), static_cast<unsigned char>(0xEE));
+      for (const CudaRow& row : list) {
+        std::copy_n(source.begin() + row.source, row.elements, seen.begin() + row.target);
+      }
+      continue;
+    }
+    check(cudaMemset(move.out[bulk ? 1 : 0], 0xEE, bytes), "cudaMemset");
+    move.enqueue(moving, bulk, 7);
+    check(cudaMemcpy(seen.data(), move.out[bulk ? 1 : 0], bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  }
+  if (got[0] == got[1] && std::any_of(got[0].begin(), got[0].end(), [](unsigned char b) { return b != 0xEE; })) return;
+  std::fprintf(stderr, "sum_kernel: %s: bulk loads give other bits\n", what);
+  std::exit(1);
+}
+
+template <class Work>
+std::vector<double> samples_ms(const Work& work) {
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
   check(cudaEventCreate(&begin), "cudaEventCreate");
@@ -128,7 +233,7 @@ std::vector<double> samples_ms(Sum& sum, int warps, int ctas) {
   std::vector<double> all;
   for (int i = 0; i < 12; ++i) {
     check(cudaEventRecord(begin), "cudaEventRecord");
-    sum.enqueue(warps, ctas);
+    work();
     check(cudaEventRecord(end), "cudaEventRecord");
     check(cudaEventSynchronize(end), "cudaEventSynchronize");
     float ms = 0;
@@ -138,11 +243,40 @@ std::vector<double> samples_ms(Sum& sum, int warps, int ctas) {
   return all;
 }
 
+void time_moves(Moving moving, tide_benchmark::Report& report) {
+  Move<tide::bf16> move(427'827'200, moving, 8192 * 8192 / 2);
+  move.load(moving);
+  const bool casts = moving == Moving::cast;
+  const char* const what = casts ? "cast" : "copy";
+  const auto add = [&](const char* path, bool bulk, int ctas) {
+    tide_benchmark::Row row{};
+    row.operation = what;
+    row.path = path;
+    row.mesh = "1x2";
+    if (ctas > 0) row.policy = std::to_string(ctas) + " SMs";
+    row.samples_ms = samples_ms([&] { move.enqueue(moving, bulk, ctas); });
+    if (ctas > 0) row.sm_ms = row.median_ms() * ctas;
+    std::printf("  %11.3f %6.1f", row.median_ms(), row.sm_ms.value_or(0));
+    report.rows.push_back(std::move(row));
+  };
+  if (!casts) {
+    std::printf("  copy  any");
+    add("the driver", false, 0);
+    std::printf("\n");
+  }
+  for (const int ctas : {8, 16, 24, 32, 40, 48, 132}) {
+    std::printf("%6s %4d", what, ctas);
+    if (casts) add("plain loads", false, ctas);
+    add("bulk loads", true, ctas);
+    std::printf("\n");
+  }
+}
+
 constexpr const char* usage =
     R"(sum_kernel [--json FILE]
 
 Times the sum of a reduce-scatter alone, of 2, 4 and 8 bf16 inputs, by number of SMs; reads and writes together are 3.42,
-2.57 and 2.14 GB.
+2.57 and 2.14 GB. Then the cast of 427.8 million f32 masters to bf16, 2.57 GB, and a copy of as many bf16, 1.71 GB.
 
   --json FILE  writes what was measured
 )";
@@ -165,7 +299,7 @@ int run(int argc, char** argv) {
         row.path = warps == 0 ? "plain loads" : "bulk loads, " + std::to_string(warps) + " warps";
         row.mesh = "1x" + std::to_string(inputs);
         row.policy = std::to_string(ctas) + " SMs";
-        row.samples_ms = samples_ms(sum, warps, ctas);
+        row.samples_ms = samples_ms([&] { sum.enqueue(warps, ctas); });
         row.sm_ms = row.median_ms() * ctas;
         std::printf("  %11.3f %6.1f", row.median_ms(), *row.sm_ms);
         report.rows.push_back(std::move(row));
@@ -173,6 +307,15 @@ int run(int argc, char** argv) {
       std::printf("\n");
     }
   }
+  compare_move<tide::bf16>(Moving::cast, "a cast to bf16");
+  compare_move<tide::f16>(Moving::cast, "a cast to f16");
+  compare_move<tide::f8_e4m3>(Moving::cast, "a cast to f8_e4m3");
+  compare_move<float>(Moving::cast, "a cast to f32");
+  compare_move<tide::bf16>(Moving::copy, "a copy");
+  std::printf("bits equal for casts and copies\n");
+  std::printf("        SMs   plain: ms  SM ms         bulk: ms  SM ms   (of copies: bulk alone)\n");
+  time_moves(Moving::cast, report);
+  time_moves(Moving::copy, report);
   if (const auto file = args.text("--json")) tide_benchmark::write_report(*file, report);
   return 0;
 }

@@ -26,6 +26,7 @@
 
 #include <cstdlib>
 #include <optional>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -69,18 +70,32 @@ tide::CudaOptions emulated() {
   return options;
 }
 
+// Rows begin at multiples of 16 bytes here too, and there is enough of them: the own block comes by bulk loads, cast or
+// copied. "columns" is many rows a pitch apart, and of "b" the last rank has a rest that no vector holds.
+Layout moved_layout(index_t ranks) {
+  tide::DynamicGroup group;
+  group.add("w", {ranks * 160, 1032}, Element::bf16, Element::bf16);
+  group.add("columns", {40, ranks * 2056}, Element::bf16, Element::bf16, tide::shard(1));
+  group.add("half", {ranks * 2064}, Element::f16, Element::f16);
+  group.add("single", {ranks * 2056}, Element::f32, Element::f32);
+  group.add("b", {ranks * 5008 - 1}, Element::bf16, Element::bf16);
+  return {group, {1, ranks}};
+}
+
 // Gathers from every source, twice through both slots; words where a byte is wrong, in the slots or behind them.
+// Returns what the fabric says of its paths.
 template <class Transport>
-void gathers(const CudaProcess& ranks, std::size_t shift = 0) {
+std::string gathers(const Layout& layout, const CudaProcess& ranks, std::size_t shift = 0) {
   const index_t n = CudaProcess::world();
-  const Layout layout = awkward_layout(n);
   const CollectiveOracle oracle(layout.view());
+  std::string said;
   std::string wrong;
   check_no_error(errors_of(ranks, n, [&](tide::CudaFabric& fabric) {
     tide::SlotPool<tide::Depth<2>, Layout> pool(fabric, layout);
     Guarded<CudaProcess> guarded(fabric);
     GatherRank<CudaProcess, Layout, Transport> gather(fabric, pool, layout, oracle, {}, shift);
     fabric.init();
+    said = describe(fabric);
     tide::CudaStream stream = fabric.stream();
     guarded.poison_all(pool, stream);
     std::uint64_t seed = 1;
@@ -94,6 +109,7 @@ void gathers(const CudaProcess& ranks, std::size_t shift = 0) {
     wrong = gather.verdict() + guarded.verdict();
   }));
   CHECK(wrong == "");
+  return said;
 }
 
 template <class Epilogue, class Inbox>
@@ -172,8 +188,21 @@ TEST_CASE("CudaCommunicators: processes meet at NCCL_COMM_ID, each as the rank t
 }
 
 TEST_CASE("CudaFabric: gathers deliver every byte from every source") {
-  gathers<tide::UnicastTransport>({});
-  gathers<tide::MulticastTransport>({emulated()});
+  const Layout awkward = awkward_layout(CudaProcess::world());
+  gathers<tide::UnicastTransport>(awkward, {});
+  gathers<tide::MulticastTransport>(awkward, {emulated()});
+}
+
+TEST_CASE("CudaFabric: gathers deliver every byte of aligned rows, which are cast and copied by bulk loads") {
+  const Layout moved = moved_layout(CudaProcess::world());
+  const std::string said = gathers<tide::UnicastTransport>(moved, {});
+  CHECK_MESSAGE(said.find("inside the GPU: ") != std::string::npos, said);
+  CHECK_MESSAGE(said.find("copies by the driver") == std::string::npos, said);
+  CHECK_MESSAGE(std::regex_search(said, std::regex("casts into the own slot: ([0-9]+) launches, \\1 of them")), said);
+  for (const std::size_t shift : {4, 8, 12}) {
+    CAPTURE(shift);
+    gathers<tide::UnicastTransport>(moved, {}, shift);
+  }
 }
 
 // For machines with an NVSwitch that tests may use, and more than two GPUs.
@@ -188,7 +217,7 @@ TEST_CASE("CudaFabric: gathers through an NVSwitch deliver every byte from every
 TEST_CASE("CudaFabric: user memory may lie anywhere that its elements may") {
   for (const std::size_t shift : {4, 8, 12}) {
     CAPTURE(shift);
-    gathers<tide::UnicastTransport>({}, shift);
+    gathers<tide::UnicastTransport>(awkward_layout(CudaProcess::world()), {}, shift);
   }
 }
 

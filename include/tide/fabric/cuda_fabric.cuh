@@ -99,9 +99,9 @@ class CudaFabric final : public FabricPort {
   /// @throws Error (Errc::order) before `init`, when there are no paths yet
   [[nodiscard]] friend std::string describe(CudaFabric& fabric) { return fabric.describe_paths(); }
 
-  /// For measurements: from now on each CTA of a sum or a cast writes into `words` (memory of the device) on which SM
-  /// it was and when; null ends it. Word 0 counts them and begins at 0, word 1 is set to how many there is room for,
-  /// then come three words of each: the SM, begin and end in nanoseconds of the device's clock.
+  /// For measurements: from now on each CTA of a sum, a cast or a copy of its own writes into `words` (memory of the
+  /// device) on which SM it was and when; null ends it. Word 0 counts them and begins at 0, word 1 is set to how many
+  /// there is room for, then come three words of each: the SM, begin and end in nanoseconds of the device's clock.
   void record_residency(std::uint64_t* words) noexcept { residency_ = words; }
 
   // What pipelines use. Virtual functions are `inline` here already, for the reason that HostFabric gives.
@@ -175,6 +175,9 @@ class CudaFabric final : public FabricPort {
   void keep_rendezvous(detail::CudaProgram& program, const detail::CudaVariant& variant,
                        const detail::CudaRendezvous& rendezvous, const Bindings& bindings, std::uint64_t run,
                        cudaStream_t caller);
+  [[nodiscard]] static index_t piece_stride(const Collective& collective, const Op& sum) noexcept;
+  [[nodiscard]] bool is_bulk(const detail::CudaProgram& program, const detail::CudaVariant& variant,
+                             const detail::CudaStep& step, const detail::CudaBindings& bindings) const;
   void start_kernel(const detail::CudaProgram& program, const detail::CudaVariant& variant,
                     const detail::CudaStep& step, const detail::CudaBindings& bindings, std::uint64_t run,
                     cudaStream_t stream);
@@ -228,12 +231,12 @@ class CudaFabric final : public FabricPort {
   const CudaCommunicators* communicators_;
   ncclComm_t gather_;
   int device_;
-  bool has_bulk_sums_ = false;  // whether the GPU has what sums with bulk loads need
-  std::string no_puts_;         // why there are none; empty where there are
-  std::string no_sends_;        // the same
-  std::string no_multicast_;    // the same
-  index_t machines_ = 1;        // nodes that NCCL finds
-  ncclComm_t node_ = nullptr;   // of the ranks of this one, where a window over all of them is not to be had
+  bool has_bulk_loads_ = false;  // whether the GPU has what kernels with bulk loads need
+  std::string no_puts_;          // why there are none; empty where there are
+  std::string no_sends_;         // the same
+  std::string no_multicast_;     // the same
+  index_t machines_ = 1;         // nodes that NCCL finds
+  ncclComm_t node_ = nullptr;    // of the ranks of this one, where a window over all of them is not to be had
   detail::CudaNodes nodes_;
   Rank rank_{};
   MeshShape mesh_{};

@@ -33,7 +33,7 @@ struct Tally {
   index_t casts = 0;
   index_t reduces = 0;
   index_t launches = 0;      ///< of kernels
-  index_t driver_calls = 0;  ///< copies, memory operations, launches and events of a CUDA fabric
+  index_t driver_calls = 0;  ///< at most: copies, memory operations, launches and events of a CUDA fabric
 
   /// The sum of two plans' costs.
   constexpr Tally& operator+=(const Tally& other) noexcept;

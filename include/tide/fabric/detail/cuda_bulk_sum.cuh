@@ -11,13 +11,14 @@
 
 #pragma once
 
+#include <tide/fabric/detail/cuda_bulk_cast.cuh>   // launch_cast
+#include <tide/fabric/detail/cuda_bulk_ring.cuh>   // RingPlace, bulk_load
 #include <tide/fabric/detail/cuda_kernels.cuh>     // CudaLaunch, unrolled_tree, store4
 #include <tide/fabric/detail/cuda_switch_sum.cuh>  // launch_switch_sum
 
 namespace tide::detail {
 
 inline constexpr int bulk_consumers = 8;  // warps that add
-inline constexpr int bulk_alignment = 16;
 
 // Whether a sum of so many inputs has a kernel with bulk loads.
 [[nodiscard]] constexpr bool has_bulk_sum(int inputs) noexcept {
@@ -32,73 +33,11 @@ struct BulkRing {
   static constexpr int group_bytes = N * load_bytes;
   static constexpr int groups = N <= 4 ? 96 * 1024 / group_bytes : 6;
   static constexpr int threads = 32 * (Consumers + N);
-  // Two CTAs on one SM would take twice as long each, beside a GEMM too: above half of its shared memory none fits.
-  static constexpr int shared_bytes = groups * group_bytes < 116 * 1024 ? 116 * 1024 : groups * group_bytes;
+  static constexpr int shared_bytes = bulk_shared_bytes(groups * group_bytes);
 };
 
 // What the largest of the rings takes, that of eight inputs.
 inline constexpr int most_bulk_shared_bytes = BulkRing<float, 8, 1>::shared_bytes;
-
-// Barriers in shared memory that count arrivals and bytes.
-__device__ inline unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // what is older has no bulk loads
-
-__device__ inline void barrier_init(std::uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-__device__ inline void barrier_arrive(std::uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-__device__ inline void barrier_arrive_expecting(std::uint64_t* barrier, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-               : "memory");
-}
-__device__ inline void barrier_wait(std::uint64_t* barrier, unsigned parity) {
-  unsigned done = 0;
-  do {
-    asm volatile(
-        "{\n"
-        " .reg .pred p;\n"
-        " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        " selp.u32 %0, 1, 0, p;\n"
-        "}\n"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-  } while (done == 0);
-}
-// What is loaded is used once: it should leave the L2 cache first.
-__device__ inline std::uint64_t used_once() {
-  std::uint64_t policy = 0;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-__device__ inline void bulk_load(void* to, const void* from, unsigned bytes, std::uint64_t* barrier,
-                                 std::uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-          "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
-      : "memory");
-}
-
-#endif
-
-// A place in the ring, and which of its two phases the barriers there are in.
-template <int Groups>
-struct RingPlace {
-  int group = 0;
-  unsigned phase = 0;
-
-  __device__ void next() {
-    if (++group < Groups) return;
-    group = 0;
-    phase ^= 1;
-  }
-};
 
 // Sums and stores what a thread has loaded of a group: vectors that lie a warp's consumers apart.
 template <class In, int N, bool Accumulate, int Consumers, int Flight>
@@ -139,14 +78,7 @@ TIDE_HIDDEN __global__ void __launch_bounds__(BulkRing<In, N, Consumers>::thread
   __shared__ std::uint64_t full[Ring::groups];   // one arrival of each producer, and the bytes
   __shared__ std::uint64_t empty[Ring::groups];  // one of each consumer warp
   const Residency residency(launch.residency);
-  if (threadIdx.x == 0) {
-    for (int g = 0; g < Ring::groups; ++g) {
-      barrier_init(&full[g], N);
-      barrier_init(&empty[g], Consumers);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
-  __syncthreads();
+  barriers_init<Ring::groups>(full, N, empty, Consumers);
   constexpr int consumers = 32 * Consumers;
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
@@ -227,13 +159,7 @@ TIDE_HIDDEN __global__ void __launch_bounds__(BulkRing<In, N, Consumers>::thread
 template <class In, int N, bool Accumulate, int Consumers = bulk_consumers>
 TIDE_HIDDEN cudaError_t launch_bulk_sum(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
   using Ring = BulkRing<In, N, Consumers>;
-  void (*const kernel)(CudaLaunch) = &bulk_sum_kernel<In, N, Accumulate, Consumers>;
-  if (launch.tiles == 0) {  // when it is loaded
-    const cudaError_t status =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring::shared_bytes);
-    if (status != cudaSuccess) return status;
-  }
-  return start_kernel(kernel, launch, ctas, Ring::threads, Ring::shared_bytes, stream);
+  return start_bulk_kernel<Ring>(&bulk_sum_kernel<In, N, Accumulate, Consumers>, launch, ctas, stream);
 }
 
 // Worlds up to 8 get a tree of their own; larger ones walk it.

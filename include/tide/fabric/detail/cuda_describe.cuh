@@ -77,7 +77,10 @@ inline std::string CudaFabric::describe_paths() {
       index_t multicast_bytes = 0;
       index_t launches[2] = {0, 0};
       index_t switch_launches = 0;
-      index_t bulk = 0;
+      index_t bulk[2] = {0, 0};
+      index_t own_copies[2] = {0, 0};  // by the driver, and by kernels with bulk loads
+      index_t own_bytes[2] = {0, 0};
+      index_t own_launches = 0;
       for (const detail::CudaStep& step : variant->steps) {
         if (step.kind == detail::CudaStep::Kind::rendezvous) {
           ++rendezvous;
@@ -85,7 +88,15 @@ inline std::string CudaFabric::describe_paths() {
         }
         const Op& op = variant->plan.ops[step.first];
         const index_t size = index_t{op.width} * op.rows;
-        if (step.kind == detail::CudaStep::Kind::copy) {
+        if (step.kind == detail::CudaStep::Kind::own_copy) {
+          const int which = has_bulk_loads_ && step.bulk ? 1 : 0;
+          own_launches += which;
+          for (std::size_t i = step.first; i < step.last; ++i) {
+            const Op& own = variant->plan.ops[i];
+            ++own_copies[which];
+            own_bytes[which] += index_t{own.width} * own.rows;
+          }
+        } else if (step.kind == detail::CudaStep::Kind::copy) {
           ++copies[static_cast<std::size_t>(op.peer)];
           bytes[static_cast<std::size_t>(op.peer)] += size;
         } else if (step.kind == detail::CudaStep::Kind::put ||
@@ -100,8 +111,7 @@ inline std::string CudaFabric::describe_paths() {
         } else if (step.kind == detail::CudaStep::Kind::sum || step.kind == detail::CudaStep::Kind::cast) {
           const int which = step.kind == detail::CudaStep::Kind::sum ? 0 : 1;
           ++launches[which];
-          const Kernel& kernel = collective.kernels[op.kernel];
-          bulk += which == 0 && has_bulk_sums_ && step.aligned_rows && detail::has_bulk_sum(kernel.inputs) ? 1 : 0;
+          bulk[which] += has_bulk_loads_ && step.bulk ? 1 : 0;
         }
       }
       for (std::size_t r = 0; r < copies.size(); ++r) {
@@ -120,14 +130,27 @@ inline std::string CudaFabric::describe_paths() {
         if (emulated) out += detail::text({"each as ", mesh_.ranks_per_node, " copies (emulated), "});
         out += detail::text({multicast_bytes, " bytes\n"});
       }
-      if (launches[1] > 0) out += detail::text({"  casts into the own slot: ", launches[1], " launches\n"});
+      if (own_copies[0] > 0) {
+        out += detail::text({"  inside the GPU: ", own_copies[0], " copies by the driver, ", own_bytes[0], " bytes\n"});
+      }
+      if (own_copies[1] > 0) {
+        out += detail::text({"  inside the GPU: ", own_copies[1], " copies, ", own_bytes[1], " bytes, in ",
+                             own_launches, " launches of at most ", detail::bulk_copy_ctas,
+                             " CTAs; by the driver where memory is not aligned to 16 bytes\n"});
+      }
+      if (launches[1] > 0) {
+        out += detail::text({"  casts into the own slot: ", launches[1], " launches, ", bulk[1], " of them of at most ",
+                             detail::bulk_cast_ctas,
+                             " CTAs with bulk loads where memory is aligned to 16 bytes, the others of at most ",
+                             detail::plain_cast_ctas, "\n"});
+      }
       if (switch_launches > 0) {
         out += detail::text({"  sums in the switch: ", switch_launches, " launches"});
         if (emulated) out += detail::text({", each as loads from ", mesh_.ranks_per_node, " ranks (emulated)"});
         out += "\n";
       }
       if (launches[0] > 0) {
-        out += detail::text({"  sums: ", launches[0], " launches of at most ", collective.ctas, " CTAs, ", bulk,
+        out += detail::text({"  sums: ", launches[0], " launches of at most ", collective.ctas, " CTAs, ", bulk[0],
                              " of them with bulk loads where memory is aligned to 16 bytes\n"});
       }
     }

@@ -148,6 +148,16 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
     case detail::CudaStep::Kind::copy:
       copy(program, variant, op, window_.peer(op.peer, rank_.value), bindings, stream);
       break;
+    case detail::CudaStep::Kind::own_copy:
+      if (is_bulk(program, variant, step, bindings)) {
+        start_kernel(program, variant, step, bindings, run, stream);
+        break;
+      }
+      for (std::size_t i = step.first; i < step.last; ++i) {
+        if (i > step.first) admit(stream, 1, program.label);
+        copy(program, variant, variant.plan.ops[i], window_.memory(), bindings, stream);
+      }
+      break;
     case detail::CudaStep::Kind::multicast:
       for (std::byte* arena : all) copy(program, variant, op, arena, bindings, stream);
       break;
@@ -278,13 +288,32 @@ inline void CudaFabric::keep_rendezvous(detail::CudaProgram& program, const deta
                             .c_str());
 }
 
+// Bytes from a piece of a sum to the next one.
+[[nodiscard]] inline index_t CudaFabric::piece_stride(const Collective& collective, const Op& sum) noexcept {
+  return sum.extra.space == Space::inbox ? collective.inbox.piece_bytes() : collective.network.piece_bytes;
+}
+
+// Whether a launch may use bulk loads: its rows fit them, and so does all that it is bound to.
+inline bool CudaFabric::is_bulk(const detail::CudaProgram& program, const detail::CudaVariant& variant,
+                                const detail::CudaStep& step, const detail::CudaBindings& bindings) const {
+  if (!has_bulk_loads_ || !step.bulk) return false;
+  const Op& op = variant.plan.ops[step.first];
+  const bool aligned_source = op.source.space == Space::gradients
+                                  ? bindings.aligned_gradients
+                                  : detail::is_bulk_aligned(source(program, variant, op, bindings));
+  if (!aligned_source || !detail::is_bulk_aligned(locate(program, variant, window_.memory(), op.target, 0, bindings))) {
+    return false;
+  }
+  return step.kind != detail::CudaStep::Kind::sum ||
+         (detail::is_bulk_aligned(locate(program, variant, window_.memory(), op.extra, 0, bindings)) &&
+          piece_stride(variant.collective, op) % detail::bulk_alignment == 0);
+}
+
 inline void CudaFabric::start_kernel(const detail::CudaProgram& program, const detail::CudaVariant& variant,
                                      const detail::CudaStep& step, const detail::CudaBindings& bindings,
                                      std::uint64_t run, cudaStream_t stream) {
   const Op& op = variant.plan.ops[step.first];
   const Collective& collective = variant.collective;
-  const Kernel& kernel = collective.kernels[op.kernel];
-  const bool from_inbox = op.extra.space == Space::inbox;
   const bool from_gradients = op.source.space == Space::gradients;
   detail::CudaLaunch launch;
   launch.rows = variant.device_rows + step.first_row;
@@ -292,12 +321,24 @@ inline void CudaFabric::start_kernel(const detail::CudaProgram& program, const d
   launch.tiles = step.tiles;
   launch.tile_log2 = step.tile_log2;
   launch.target = locate(program, variant, window_.memory(), op.target, 0, bindings);
+  launch.residency = residency_;
+  launch.bulk = is_bulk(program, variant, step, bindings);
+  const auto ctas = [&step](index_t most) {
+    return static_cast<int>(std::max<index_t>(1, std::min<index_t>(step.tiles, most)));
+  };
+  if (step.kind == detail::CudaStep::Kind::own_copy) {
+    launch.source = source(program, variant, op, bindings) - op.source_offset;
+    detail::check(detail::launch_copy(launch, ctas(detail::bulk_copy_ctas), stream), "a kernel");
+    return;
+  }
+  const Kernel& kernel = collective.kernels[op.kernel];
+  index_t most = collective.ctas;
   launch.inputs = kernel.inputs;
   launch.scale = kernel.finish == Finish::partial ? 1.0F : bindings.scale;
-  launch.residency = residency_;
   switch (step.kind) {
     case detail::CudaStep::Kind::cast:
       launch.source = static_cast<const std::byte*>(bindings.master);
+      most = launch.bulk ? detail::bulk_cast_ctas : detail::plain_cast_ctas;
       break;
     case detail::CudaStep::Kind::switch_sum:
       multicast_.bind_sum(launch);
@@ -308,19 +349,13 @@ inline void CudaFabric::start_kernel(const detail::CudaProgram& program, const d
                                      : locate(program, variant, window_.memory(), op.source, 0, bindings);
       launch.position = op.peer;
       launch.pieces = locate(program, variant, window_.memory(), op.extra, 0, bindings);
-      launch.piece_stride = from_inbox ? collective.inbox.piece_bytes() : collective.network.piece_bytes;
-      launch.bulk = has_bulk_sums_ && step.aligned_rows &&
-                    (from_gradients ? bindings.aligned_gradients : detail::is_bulk_aligned(launch.source)) &&
-                    detail::is_bulk_aligned(launch.target) && detail::is_bulk_aligned(launch.pieces) &&
-                    launch.piece_stride % detail::bulk_alignment == 0;
+      launch.piece_stride = piece_stride(collective, op);
       if (from_gradients && bindings.gradient_table != nullptr) {
         launch.table =
             program.table + static_cast<std::uint64_t>(program.table_entries) * (run % detail::CudaProgram::max_runs);
       }
   }
-  const index_t most = step.kind == detail::CudaStep::Kind::cast ? detail::cast_ctas : collective.ctas;
-  const int ctas = static_cast<int>(std::max<index_t>(1, std::min<index_t>(step.tiles, most)));
-  detail::check(reinterpret_cast<detail::CudaKernel>(variant.code[op.kernel])(launch, ctas, stream), "a kernel");
+  detail::check(reinterpret_cast<detail::CudaKernel>(variant.code[op.kernel])(launch, ctas(most), stream), "a kernel");
 }
 
 inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, const Bindings& bindings,

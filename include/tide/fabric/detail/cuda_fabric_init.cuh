@@ -244,14 +244,15 @@ inline void CudaFabric::load_kernels() {
   detail::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_), "cudaDeviceGetAttribute");
   detail::check(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_),
                 "cudaDeviceGetAttribute");
-  has_bulk_sums_ = major >= 9 && shared_bytes >= detail::most_bulk_shared_bytes;
+  has_bulk_loads_ = major >= 9 && shared_bytes >= detail::most_bulk_shared_bytes;
+  if (has_bulk_loads_) detail::check(detail::launch_copy({}, 1, init_stream_), "a kernel");
   for (const auto& program : programs_) {
     for (const auto& variant : program->variants) {
       for (std::size_t k = 0; k < variant->code.size(); ++k) {
         detail::CudaLaunch nothing;
         nothing.inputs = variant->collective.kernels[k].inputs;
         for (const bool bulk : {false, true}) {
-          if (bulk && !has_bulk_sums_) continue;
+          if (bulk && !has_bulk_loads_) continue;
           nothing.bulk = bulk;
           detail::check(reinterpret_cast<detail::CudaKernel>(variant->code[k])(nothing, 1, init_stream_), "a kernel");
         }

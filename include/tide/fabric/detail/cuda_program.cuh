@@ -4,12 +4,14 @@
 
 #pragma once
 
-#include <tide/fabric/detail/cuda_bulk_sum.cuh>  // bulk_alignment
-#include <tide/fabric/detail/cuda_check.cuh>     // CudaEvent
-#include <tide/fabric/detail/cuda_kernels.cuh>   // CudaRow, CudaLaunch
-#include <tide/fabric/detail/zeros.hpp>          // largest_gradient_bytes
-#include <tide/fabric/fabric.hpp>                // PlanVariant
-#include <tide/plan/rendezvous.hpp>              // Rendezvous
+#include <tide/fabric/detail/cuda_bulk_cast.cuh>  // bulk_cast_ctas
+#include <tide/fabric/detail/cuda_bulk_copy.cuh>  // bulk_copy_ctas
+#include <tide/fabric/detail/cuda_bulk_sum.cuh>   // has_bulk_sum
+#include <tide/fabric/detail/cuda_check.cuh>      // CudaEvent
+#include <tide/fabric/detail/cuda_kernels.cuh>    // CudaRow, CudaLaunch
+#include <tide/fabric/detail/zeros.hpp>           // largest_gradient_bytes
+#include <tide/fabric/fabric.hpp>                 // PlanVariant
+#include <tide/plan/rendezvous.hpp>               // Rendezvous
 
 #include <algorithm>
 #include <array>
@@ -24,6 +26,7 @@ namespace tide::detail {
 struct CudaStep {
   enum class Kind : std::uint8_t {
     copy,
+    own_copy,
     multicast,
     put,
     send,        // what the next rendezvous takes along: a put, or a signal to another node
@@ -44,11 +47,11 @@ struct CudaStep {
   std::size_t last = 0;
   std::int32_t word = -1;     // of signal_peer: the staging word; of *_own: the lane of the event
   bool stages = false;        // of signal_peer: whether it writes the staging word
-  std::size_t first_row = 0;  // of sum and cast
+  std::size_t first_row = 0;  // of sum, cast and own_copy
   std::int32_t row_count = 0;
   std::int64_t tiles = 0;
   int tile_log2 = smallest_tile_log2;
-  bool aligned_rows = true;           // of a sum: every row, in each of its buffers, to 16 bytes
+  bool bulk = true;                   // whether rows fit bulk loads, if the buffers that they lie in do
   std::vector<std::int32_t> exits{};  // that come after it
 };
 
@@ -56,6 +59,8 @@ struct CudaStep {
   switch (kind) {
     case CudaStep::Kind::copy:
       return "copy";
+    case CudaStep::Kind::own_copy:
+      return "copy to the own rank";
     case CudaStep::Kind::multicast:
       return "multicast";
     case CudaStep::Kind::put:
@@ -133,7 +138,8 @@ struct CudaBindings : Bindings {
   return reinterpret_cast<std::uintptr_t>(pointer) % bulk_alignment == 0;
 }
 
-inline constexpr index_t cast_ctas = 256;
+// Of casts with plain loads.
+inline constexpr index_t plain_cast_ctas = 256;
 
 // The largest tiles of which every CTA gets eight.
 [[nodiscard]] constexpr int tile_log2_for(index_t elements, index_t ctas) noexcept {
@@ -226,11 +232,18 @@ class CudaVariant {
     return collective.words().kind(op.word()) == WordKind::event;
   }
 
+  [[nodiscard]] bool is_own(const Op& copy) const noexcept { return copy.peer == plan.rank.value; }
+
   [[nodiscard]] bool joins(const Op& a, const Op& b) const noexcept {
     if (a.kind != b.kind || a.lane != b.lane) return false;
     if (a.kind == OpKind::wait) return !is_own_word(a) && !is_own_word(b);
     // One launch binds each of its spaces once.
     const auto same = [](Place x, Place y) { return x.space == y.space && x.instance == y.instance; };
+    // Between two spaces no copy reads what another one of the launch has written.
+    if (a.kind == OpKind::copy) {
+      return is_own(a) && is_own(b) && same(a.source, b.source) && same(a.target, b.target) &&
+             a.source.space != a.target.space;
+    }
     return (a.kind == OpKind::reduce || a.kind == OpKind::cast) && a.kernel == b.kernel && a.peer == b.peer &&
            same(a.source, b.source) && same(a.target, b.target) && same(a.extra, b.extra);
   }
@@ -304,7 +317,11 @@ class CudaVariant {
     step.last = last;
     switch (op.kind) {
       case OpKind::copy:
-        step.kind = CudaStep::Kind::copy;
+        if (is_own(op)) {
+          add_own_copy(step);
+        } else {
+          step.kind = CudaStep::Kind::copy;
+        }
         break;
       case OpKind::multicast:
         step.kind = CudaStep::Kind::multicast;
@@ -358,7 +375,7 @@ class CudaVariant {
     step.first_row = rows.size();
     index_t elements = 0;
     for (std::size_t i = step.first; i < step.last; ++i) elements += plan.ops[i].rows * (plan.ops[i].width / in);
-    step.tile_log2 = tile_log2_for(elements, cast ? cast_ctas : collective.ctas);
+    step.tile_log2 = tile_log2_for(elements, cast ? bulk_cast_ctas : collective.ctas);
     const index_t spacing = first.extra.space == Space::inbox ? collective.inbox.element_bytes : in;
     const bool table = first.source.space == Space::gradients && collective.gradients == GradientSource::table;
     for (std::size_t i = step.first; i < step.last; ++i) {
@@ -377,14 +394,55 @@ class CudaVariant {
         row.parameter = op.source.parameter;
         if (in_switch) row.piece = (piece + r * index_t{op.target_pitch}) / in;
         if (!cast && !in_switch) row.piece = (piece + r * (index_t{op.target_pitch} / 4) * spacing) / in;
-        step.aligned_rows = step.aligned_rows && row.source * in % bulk_alignment == 0 &&
-                            row.piece * in % bulk_alignment == 0 && row.target * out % bulk_alignment == 0;
-        row.first_tile = step.tiles;
-        step.tiles += tiles_of(row.elements, step.tile_log2);
-        rows.push_back(row);
+        step.bulk = step.bulk && row.source * in % bulk_alignment == 0 && row.piece * in % bulk_alignment == 0 &&
+                    row.target * out % bulk_alignment == 0;
+        add_row(step, row);
       }
     }
-    step.row_count = static_cast<std::int32_t>(rows.size() - step.first_row);
+    if (cast) {
+      step.bulk = step.bulk && has_bulk_cast(size_bytes(kernel.output)) &&
+                  elements * in >= step.row_count * least_bulk_row_bytes;
+    } else {
+      step.bulk = step.bulk && !in_switch && has_bulk_sum(kernel.inputs);
+    }
+  }
+
+  // What the driver would copy inside the GPU. Rows are in bytes.
+  void add_own_copy(CudaStep& step) {
+    step.kind = CudaStep::Kind::own_copy;
+    step.first_row = rows.size();
+    index_t bytes = 0;
+    index_t count = 0;
+    for (std::size_t i = step.first; i < step.last; ++i) {
+      const Op& op = plan.ops[i];
+      bytes += op.bytes();
+      count += op.rows;
+      const auto is_aligned = [&op](index_t offset, index_t pitch) {
+        return offset % bulk_alignment == 0 && (op.rows == 1 || pitch % bulk_alignment == 0);
+      };
+      step.bulk = step.bulk && is_aligned(op.source_offset, index_t{op.source_pitch}) &&
+                  is_aligned(op.target_offset, index_t{op.target_pitch});
+    }
+    step.bulk = step.bulk && bytes >= least_bulk_copy_bytes && bytes >= count * least_bulk_row_bytes;
+    if (!step.bulk) return;
+    step.tile_log2 = tile_log2_for(bytes, bulk_copy_ctas);
+    for (std::size_t i = step.first; i < step.last; ++i) {
+      const Op& op = plan.ops[i];
+      for (std::uint32_t r = 0; r < op.rows; ++r) {
+        CudaRow row{};
+        row.source = op.source_offset + r * index_t{op.source_pitch};
+        row.target = op.target_offset + r * index_t{op.target_pitch};
+        row.elements = op.width;
+        add_row(step, row);
+      }
+    }
+  }
+
+  void add_row(CudaStep& step, CudaRow row) {
+    row.first_tile = step.tiles;
+    step.tiles += tiles_of(row.elements, step.tile_log2);
+    ++step.row_count;
+    rows.push_back(row);
   }
 
   // A switch reads all arenas at one offset: rows of its sums count from their start.

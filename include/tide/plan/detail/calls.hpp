@@ -18,7 +18,8 @@ class Calls {
       : words_(collective.words()), mesh_(collective.layout.mesh), rank_(plan.rank), last_(plan.lanes.size()) {}
 
   // Whether the next op costs a call: waits for words of local peers join one batch, so do waits for other nodes, and
-  // casts and reduces of one kernel join one launch.
+  // casts and reduces of one kernel join one launch. Copies inside a GPU may join one, too, but count as the driver's,
+  // which they are where memory is not aligned.
   constexpr bool begins(const Op& op) {
     const auto lane = static_cast<std::size_t>(op.lane);
     if (lane >= last_.size()) last_.resize(lane + 1);
