@@ -211,7 +211,7 @@ TEST_CASE("CudaFabric: gathers through an NVSwitch deliver every byte from every
     MESSAGE("skipped: wants TIDE_TEST_MULTICAST=1, an NVSwitch and more than two ranks, each on a GPU of its own");
     return;
   }
-  gathers<tide::MulticastTransport>({});
+  gathers<tide::MulticastTransport>(awkward_layout(CudaProcess::world()), {});
 }
 
 TEST_CASE("CudaFabric: user memory may lie anywhere that its elements may") {
