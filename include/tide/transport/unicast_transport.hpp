@@ -28,20 +28,26 @@ struct UnicastTransport {
 
   /// The plan of one rank of a gather on one node.
   [[nodiscard]] static constexpr Plan gather(const Collective& collective, Rank rank) {
-    detail::GatherWriter writer(collective, rank);
+    detail::GatherWriter writer(collective, rank, detail::CastParts::several);
     PlanBuilder& plan = writer.plan;
     std::vector<LaneIndex> lanes;
     writer.signal_ready();
-    writer.own_block(writer.sends() && writer.ranks() > 1);
-    if (writer.sends()) {
-      const std::vector<Block> blocks = writer.own_blocks();
+    // All at once, or while the next part of the own block is cast.
+    const index_t parts = writer.cast_parts();
+    const bool in_parts = writer.casts_in_parts();
+    if (!in_parts) writer.own_block(writer.sends() && writer.ranks() > 1);
+    for (index_t part = in_parts ? 0 : parts - 1; writer.sends() && part < parts; ++part) {
+      if (in_parts) writer.cast_part(part);
+      const bool is_first = lanes.empty();
+      const std::vector<Block> blocks = writer.own_blocks(part);
       for (index_t k = 1; k < writer.ranks(); ++k) {
         const Rank peer = writer.peer(k);
-        const LaneIndex lane = plan.lane(LaneKind::push, k);
-        lanes.push_back(lane);
-        plan.wait(lane, writer.event(plan.caller()));
-        plan.wait(lane, writer.ready(peer));
+        if (is_first) lanes.push_back(plan.lane(LaneKind::push, k));
+        const LaneIndex lane = lanes[static_cast<std::size_t>(k - 1)];
+        plan.wait(lane, writer.event(plan.caller()), part + 1, parts);
+        if (is_first) plan.wait(lane, writer.ready(peer));
         for (const Block& block : blocks) plan.copy(lane, peer, writer.served_from(), Space::slot, block);
+        if (part + 1 < parts) continue;
         plan.signal(lane, peer, writer.arrived(rank));
         plan.signal(lane, rank, writer.event(lane));
       }
