@@ -158,9 +158,9 @@ class GatherWriter {
       if (first == last) continue;
       Block own = block;
       // Elements have sizes of which one divides the other.
-      const auto in_source = [&block](index_t bytes) {
-        return block.source_width >= block.target_width ? bytes * (block.source_width / block.target_width)
-                                                        : bytes / (block.target_width / block.source_width);
+      const auto in_source = [&block](index_t count) {
+        return block.source_width >= block.target_width ? count * (block.source_width / block.target_width)
+                                                        : count / (block.target_width / block.source_width);
       };
       if (block.rows > 1) {
         own.rows = (last - first) / block.target_width;
