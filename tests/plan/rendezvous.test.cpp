@@ -18,7 +18,7 @@ using namespace tide;
 using tide_test::Planned;
 
 // Many chunks and few puts in flight, so that every handshake is needed; and one of each.
-using Tight = SendRecvDoublingTransport<Bytes<48>, PutsInFlight<2>>;
+using Tight = SendRecvDoublingTransport<tide::Bytes<48>, PutsInFlight<2>>;
 using Whole = SendRecvDoublingTransport<>;
 using All = std::vector<std::vector<Rendezvous>>;
 
@@ -207,7 +207,7 @@ void check_reduces(Exchange exchange) {
 TEST_CASE("Rendezvous: keeps them for reduces, doubling and direct, through rings and slots") {
   for (const Exchange exchange : {Exchange::doubling, Exchange::direct}) {
     CAPTURE(name(exchange));
-    check_reduces<Ring<Chunks<3>, Bytes<16384>>>(exchange);
+    check_reduces<Ring<Chunks<3>, tide::Bytes<16384>>>(exchange);
     check_reduces<SlotReuse>(exchange);
   }
 }
