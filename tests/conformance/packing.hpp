@@ -11,6 +11,37 @@
 
 namespace tide_test {
 
+/// Plans over the nodes of a mesh: gathers by every transport, in one chunk and in many, and reduces by every exchange.
+template <class P>
+void check_packing_over_nodes(const tide::GroupView& group, tide::MeshShape mesh) {
+  using tide::OwnBlock;
+  using Small = tide::RdmaDoublingTransport<tide::Bytes<48>, tide::PutsInFlight<2>>;
+  using Ring = tide::Ring<tide::Chunks<2>, tide::Bytes<65536>>;
+  CAPTURE(mesh.nodes);
+  CAPTURE(mesh.ranks_per_node);
+  CHECK(laws::layout({group, mesh, P::rule}));
+  for (const OwnBlock own : {OwnBlock::in_place, OwnBlock::cast}) {
+    CAPTURE(name(own));
+    CHECK(first_violation(planned_gather_on<tide::UnicastTransport>(group, mesh, own, P::rule)) == "");
+    CHECK(first_violation(planned_gather_on<tide::MulticastTransport>(group, mesh, own, P::rule)) == "");
+  }
+  CHECK(first_violation(planned_gather_on<tide::UnicastTransport, Small>(group, mesh, OwnBlock::copy, P::rule)) == "");
+  CHECK(first_violation(
+            planned_gather_on<tide::MulticastTransport, Small>(group, mesh, OwnBlock::multicast, P::rule)) == "");
+  const auto from = tide::GradientSource::storage;
+  for (const tide::Exchange exchange : {tide::Exchange::doubling, tide::Exchange::direct}) {
+    CAPTURE(name(exchange));
+    for (const tide::Element wire : {tide::Element::f32, tide::Element::bf16}) {
+      CHECK(first_violation(planned_reduce<Ring>(group, mesh, exchange, tide::Finish::store, from, wire, P::rule)) ==
+            "");
+    }
+    if (!tide::fits_slot(group)) continue;
+    CHECK(first_violation(planned_reduce<tide::SlotReuse>(group, mesh, exchange, tide::Finish::store, from,
+                                                          tide::Element::f32, P::rule)) == "");
+  }
+  CHECK(first_violation(planned_switch_reduce<Ring>(group, mesh, from, P::rule)) == "");
+}
+
 /// All shapes over all worlds and some nodes.
 template <class P>
 void check_packing() {
@@ -38,10 +69,9 @@ void check_packing() {
         CHECK(first_violation(planned_gather<tide::UnicastTransport>(group, ranks, own, rule)) == "");
       }
     }
-    for (const tide::MeshShape mesh : {tide::MeshShape{2, 1}, tide::MeshShape{3, 2}}) {
-      CAPTURE(mesh.nodes);
-      CHECK(laws::layout({group, mesh, rule}));
-      CHECK(first_violation(planned_gather_on<tide::UnicastTransport>(group, mesh, tide::OwnBlock::copy, rule)) == "");
+    for (const tide::MeshShape mesh : {tide::MeshShape{2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 3}, {7, 3}}) {
+      if (sanitized && mesh.ranks() > 6) continue;
+      check_packing_over_nodes<P>(group, mesh);
     }
   }
 }

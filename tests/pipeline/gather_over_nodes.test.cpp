@@ -88,12 +88,14 @@ void gather_in_turns(const Layout& one, const Layout& other, const tide::HostOpt
 }
 
 template <class Intra, class Inter>
-void check(tide::MeshShape mesh, const tide::HostOptions& options, std::uint64_t steps = 5) {
+void check(tide::MeshShape mesh, const tide::HostOptions& options, std::uint64_t steps = 5,
+           tide::PackingRule packing = tide::TightPacking::rule) {
   CAPTURE(mesh.nodes);
   CAPTURE(mesh.ranks_per_node);
   tide::DynamicGroup single;
   single.add("one", {1, 70}, Element::bf16, Element::bf16);
-  gather_in_turns<Intra, Inter>(Layout(awkward_group(mesh.ranks()), mesh), Layout(single, mesh), options, steps);
+  gather_in_turns<Intra, Inter>(Layout(awkward_group(mesh.ranks()), mesh, packing), Layout(single, mesh, packing),
+                                options, steps);
 }
 
 TEST_CASE(
@@ -131,6 +133,15 @@ TEST_CASE("AllGather over nodes: every source arrives bit for bit, and no other 
   }
 }
 
+TEST_CASE("AllGather over nodes: shards that are padded, among them those of rails that own nothing else") {
+  for (const tide::MeshShape mesh : meshes) {
+    tide::HostOptions options;
+    options.network_hook = late_puts(static_cast<std::uint64_t>(mesh.ranks()));
+    check<tide::MulticastTransport, Whole>(mesh, options, 5, tide::Fsdp2Packing::rule);
+    check<tide::UnicastTransport, Small>(mesh, options, 5, tide::Fsdp2Packing::rule);
+  }
+}
+
 TEST_CASE("AllGather over nodes: puts that come late and out of order, and ops that are delayed, change nothing") {
   for (const std::uint64_t seed : seeds(sized(8, 2))) {
     CAPTURE(seed);
@@ -164,10 +175,15 @@ TEST_CASE("AllGather over nodes: random groups") {
     Random random(seed);
     const tide::MeshShape mesh{random.between(2, 5), random.between(1, 3)};
     const tide::PackingRule packing = random.once_in(2) ? tide::TightPacking::rule : tide::Fsdp2Packing::rule;
-    const Layout one(random_group(random, mesh.ranks()), mesh, packing);
+    const tide::DynamicGroup group = random.once_in(3) ? few_rows(random) : random_group(random, mesh.ranks());
+    const Layout one(group, mesh, packing);
     tide::HostOptions options;
     if (random.once_in(2)) options.network_hook = late_puts(seed);
-    gather_in_turns<tide::UnicastTransport, Small>(one, one, options, 4);
+    if (random.once_in(2)) {
+      gather_in_turns<tide::UnicastTransport, Small>(one, one, options, 4);
+    } else {
+      gather_in_turns<tide::MulticastTransport, Small>(one, one, options, 4);
+    }
   }
 }
 

@@ -70,6 +70,22 @@ TEST_CASE("ReduceScatter: over nodes, shards are the scaled sum along the tree, 
   }
 }
 
+TEST_CASE("ReduceScatter: over nodes, shards that are padded hold the same sums") {
+  for (const tide::MeshShape mesh : meshes) {
+    CAPTURE(mesh.nodes);
+    CAPTURE(mesh.ranks_per_node);
+    const auto reduce = [&]<class Inter, class Inbox>(const std::vector<Element>& elements) {
+      check_node_reduces<tide::CopyEngineReducer<>, Inter, Inbox>(mesh, elements, Values::spread, 3, {},
+                                                                  tide::Fsdp2Packing::rule);
+    };
+    for (const std::vector<Element>& elements : element_sets) {
+      reduce.operator()<Doubling, RingOf<2, 1 << 15>>(elements);
+      reduce.operator()<Direct, RingOf<1, 1 << 15>>(elements);
+    }
+    reduce.operator()<Doubling, NarrowSlot>(element_sets[0]);
+  }
+}
+
 TEST_CASE("ReduceScatter: over nodes, late ops, late puts and merged lanes change no bit") {
   for (const tide::MeshShape mesh : {tide::MeshShape{3, 2}, tide::MeshShape{4, 1}, tide::MeshShape{2, 3}}) {
     CAPTURE(mesh.nodes);

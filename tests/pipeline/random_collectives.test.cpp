@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Seeded properties: any group on any mesh, with any packing, alignment, source, lanes and delays, is gathered and
-// reduced as the oracle says.
+// Seeded properties: any group on any mesh and nodes, with any packing, alignment, source, lanes and delays, is
+// gathered and reduced as the oracle says.
 
 #include <doctest/doctest.h>
 #include <tide/layout/dynamic_layout.hpp>
+#include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
+#include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include "support/delays.hpp"
@@ -24,16 +26,24 @@ using Layout = tide::DynamicLayout;
 using Tight = tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>;  // a unit for 8 peers in f64, twice
 using Wide = tide::Ring<tide::Chunks<4>, tide::Bytes<(1 << 20)>>;
 
-template <class Transport, class Inbox, class Epilogue>
-void check(const Layout& layout, std::uint64_t seed, const tide::HostOptions& options) {
+template <class Transport, class Inter = tide::SingleNode>
+using Gather = GatherRank<HostRanks, Layout, Transport, Inter>;
+template <class Reducer, class Inbox, class Inter = tide::SingleNode>
+using Reduce = ReduceRank<HostRanks, Layout, Reducer, Inbox, Inter>;
+template <class Epilogue>
+using Tree = tide::CopyEngineReducer<tide::Burst, Epilogue>;
+
+template <class Gather, class Reduce>
+void check(const Layout& layout, std::uint64_t seed, const tide::HostOptions& options, Values values = Values::spread) {
   const index_t ranks = layout.mesh().ranks();
-  const CollectiveOracle oracle(layout.view());
+  const CollectiveOracle oracle(layout.view(), values);
   std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
-  check_no_error(errors_of(HostRanks{options}, ranks, [&](tide::HostFabric& fabric) {
+  const HostRanks all{options, layout.mesh().ranks_per_node};
+  check_no_error(errors_of(all, ranks, [&](tide::HostFabric& fabric) {
     tide::SlotPool<tide::Depth<1>, Layout> pool(fabric, layout);
     Guarded<HostRanks> guarded(fabric);
-    GatherRank<HostRanks, Layout, Transport> gather(fabric, pool, layout, oracle);
-    ReduceRank<HostRanks, Layout, tide::CopyEngineReducer<tide::Burst, Epilogue>, Inbox> reduce(fabric, layout, oracle);
+    Gather gather(fabric, pool, layout, oracle);
+    Reduce reduce(fabric, layout, oracle);
     fabric.init();
     tide::HostStream stream = fabric.stream();
     guarded.poison_all(pool, stream);
@@ -70,16 +80,60 @@ TEST_CASE("Pipelines: random groups on random meshes give the oracle's bytes") {
     if (random.once_in(3)) options.hook = random_delays(seed, 60);
     switch (random.between(0, 3)) {
       case 0:
-        check<tide::UnicastTransport, Tight, tide::Store>(layout, seed, options);
+        check<Gather<tide::UnicastTransport>, Reduce<Tree<tide::Store>, Tight>>(layout, seed, options);
         break;
       case 1:
-        check<tide::MulticastTransport, Wide, tide::Accumulate>(layout, seed, options);
+        check<Gather<tide::MulticastTransport>, Reduce<Tree<tide::Accumulate>, Wide>>(layout, seed, options);
         break;
       case 2:
-        check<tide::UnicastTransport, Tight, tide::Accumulate>(layout, seed, options);
+        check<Gather<tide::UnicastTransport>, Reduce<Tree<tide::Accumulate>, Tight>>(layout, seed, options);
         break;
       default:
-        check<tide::MulticastTransport, Wide, tide::Store>(layout, seed, options);
+        check<Gather<tide::MulticastTransport>, Reduce<Tree<tide::Store>, Wide>>(layout, seed, options);
+    }
+  }
+}
+
+TEST_CASE("Pipelines: random groups on random nodes give the oracle's bytes, packed tightly or padded") {
+  using tide::MulticastTransport;
+  using tide::UnicastTransport;
+  using Doubling = tide::RdmaDoublingTransport<>;
+  using Paced = tide::RdmaDoublingTransport<tide::Bytes<48>, tide::PutsInFlight<2>>;
+  using One = tide::Ring<tide::Chunks<1>, tide::Bytes<32768>>;
+  for (const std::uint64_t seed : seeds(static_cast<std::uint64_t>(sized(80, 10)))) {
+    CAPTURE(seed);
+    Random random(seed);
+    const auto mesh = random.one_of<tide::MeshShape>({{2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 3}});
+    const tide::PackingRule packing = random.once_in(3) ? tide::TightPacking::rule : tide::Fsdp2Packing::rule;
+    const tide::DynamicGroup group = random.once_in(3) ? few_rows(random) : random_group(random, mesh.ranks());
+    const Layout layout(group, mesh, packing);
+    tide::HostOptions options;
+    if (random.once_in(4)) options.lanes = tide::HostLanes::merged;
+    if (random.once_in(2)) options.hook = random_delays(seed, 60);
+    options.network_hook = [seed](const tide::HostHookPoint& point) {
+      return tide::HostDelivery{
+          std::chrono::microseconds(mix(seed, point.run, static_cast<std::uint64_t>(point.seq)) % 300)};
+    };
+    switch (random.between(0, 3)) {
+      case 0:
+        check<Gather<UnicastTransport, Paced>, Reduce<Tree<tide::Store>, One, Doubling>>(layout, seed, options);
+        break;
+      case 1:
+        check<Gather<MulticastTransport, Doubling>, Reduce<Tree<tide::Accumulate>, Wide, tide::RdmaDirectTransport>>(
+            layout, seed, options);
+        break;
+      case 2:
+        check<Gather<MulticastTransport, Paced>, Reduce<tide::SwitchReducer<>, One, Doubling>>(layout, seed, options,
+                                                                                               Values::whole);
+        break;
+      default:
+        if (tide::fits_slot(group.view())) {
+          check<Gather<MulticastTransport, Paced>, Reduce<Tree<tide::Store>, tide::SlotReuse, Doubling>>(layout, seed,
+                                                                                                         options);
+        } else {
+          check<Gather<UnicastTransport, Doubling>, Reduce<Tree<tide::Store>, One, tide::RdmaDirectTransport>>(
+              layout, seed, options);
+        }
     }
   }
 }

@@ -62,6 +62,16 @@ TEST_CASE("SwitchReducer: over nodes, shards are the scaled sum of all gradients
   }
 }
 
+TEST_CASE("SwitchReducer: shards that are padded hold the same sums") {
+  poison_new_memory();
+  for (const tide::MeshShape mesh : meshes) {
+    CAPTURE(mesh.nodes);
+    CAPTURE(mesh.ranks_per_node);
+    check_node_reduces<tide::SwitchReducer<>, Inter, RingOf<2, 1 << 15>>(
+        mesh, {Element::bf16, Element::f8_e4m3}, Values::whole, 4, {}, tide::Fsdp2Packing::rule);
+  }
+}
+
 TEST_CASE("SwitchReducer: on one node it asks for no switch") {
   reduce_on<RingOf<3, 1 << 17>>({1, 3}, {Element::bf16}, 3, {.multicast = tide::HostMulticast::missing});
 }

@@ -9,7 +9,9 @@
 #include "conformance/node_exchange.hpp"
 #include "conformance/writer.hpp"
 #include "support/interpreter.hpp"
+#include "support/random_group.hpp"
 #include "support/sanitizer.hpp"
+#include "support/seeds.hpp"
 #include "support/small_plans.hpp"
 
 #include <algorithm>
@@ -69,6 +71,52 @@ TEST_CASE("node reduce: plans hold, and give the oracle's bytes on every schedul
       }
     }
   }
+}
+
+TEST_CASE("node reduce: plans of random groups, packed tightly or padded, hold and give the oracle's bytes") {
+  for (const std::uint64_t seed : tide_test::seeds(tide_test::sized(60, 6))) {
+    CAPTURE(seed);
+    tide_test::Random random(seed);
+    const MeshShape mesh{random.between(2, 7), random.between(1, 3)};
+    CAPTURE(mesh.nodes);
+    CAPTURE(mesh.ranks_per_node);
+    const PackingRule packing = random.one_of({TightPacking::rule, Fsdp2Packing::rule});
+    const DynamicGroup group =
+        random.once_in(3) ? tide_test::few_rows(random) : tide_test::random_group(random, mesh.ranks());
+    const GradientSource source = random.one_of({GradientSource::storage, GradientSource::table});
+    for (const Exchange exchange : {Exchange::direct, Exchange::doubling}) {
+      CAPTURE(name(exchange));
+      const auto planned = [&]<class Inbox>(Element wire) {
+        return tide_test::planned_reduce<Inbox>(group.view(), mesh, exchange, Finish::store, source, wire, packing);
+      };
+      const auto check = [&](const Planned& made) {
+        REQUIRE(first_violation(made) == "");
+        CHECK(tide_test::run_schedules(made.collective, made.plans, 2, seed) == "");
+      };
+      check(planned.operator()<Ring<Chunks<2>, Bytes<65536>>>(Element::f32));
+      CHECK(first_violation(planned.operator()<Ring<Chunks<1>, Bytes<65536>>>(Element::bf16)) == "");
+      if (!fits_slot(group.view())) continue;
+      check(planned.operator()<SlotReuse>(Element::f32));
+      CHECK(first_violation(planned.operator()<Narrow>(Element::bf16)) == "");
+    }
+  }
+}
+
+TEST_CASE("node reduce: a put begins with the first element of the parameter that it names, not with padding") {
+  // All ranks but the first have no row of 'few' and 40 elements of 'w', behind room for the 16 of that row.
+  static constexpr auto padded = group(param<bf16>("few", {1, 16}), param<bf16>("w", {40, 8}));
+  const Planned direct = tide_test::planned_reduce<Small>(padded.view(), {4, 2}, Exchange::direct, Finish::store,
+                                                          GradientSource::storage, Element::f32, Fsdp2Packing::rule);
+  CHECK(first_violation(direct) == "");
+  CHECK(direct.collective.layout.bytes(Buffer::output, Rank{5}) == 4 * (16 + 40));
+  index_t puts = 0;
+  for (const Op& op : direct.plans[1].ops) {
+    if (op.kind != OpKind::put) continue;
+    ++puts;
+    CHECK(padded.view()[ParameterIndex{op.source.parameter}].name.reads("w"));
+    CHECK(op.width == 4 * 40);
+  }
+  CHECK(puts == 3);
 }
 
 // A plan is a constant expression for a small group on a static mesh.

@@ -80,19 +80,21 @@ TEST_CASE("SwitchReducer: plans over nodes hold, are a function of their argumen
 }
 
 TEST_CASE("SwitchReducer: plans of random groups on random meshes hold, and give the oracle's bytes") {
-  for (const std::uint64_t seed : tide_test::seeds(tide_test::sized(40, 4))) {
+  for (const std::uint64_t seed : tide_test::seeds(tide_test::sized(60, 6))) {
     CAPTURE(seed);
     tide_test::Random random(seed);
+    const PackingRule packing = random.one_of({TightPacking::rule, Fsdp2Packing::rule});
     const MeshShape mesh{random.between(2, 5), random.between(1, 3)};
     CAPTURE(mesh.nodes);
     CAPTURE(mesh.ranks_per_node);
-    const DynamicGroup group = tide_test::random_group(random, mesh.ranks());
+    const DynamicGroup group =
+        random.once_in(3) ? tide_test::few_rows(random) : tide_test::random_group(random, mesh.ranks());
     const auto check = [&](const Planned& made) {
       REQUIRE(first_violation(made) == "");
       CHECK(tide_test::run_schedules(made.collective, made.plans, 7, seed) == "");
     };
-    check(planned_switch_reduce<RingOf<1, 16384>>(group.view(), mesh));
-    check(planned_switch_reduce<RingOf<3, 65536>, Accumulate>(group.view(), mesh, GradientSource::table));
+    check(planned_switch_reduce<RingOf<1, 16384>>(group.view(), mesh, GradientSource::storage, packing));
+    check(planned_switch_reduce<RingOf<3, 65536>, Accumulate>(group.view(), mesh, GradientSource::table, packing));
   }
 }
 

@@ -36,8 +36,8 @@ inline tide::DynamicGroup node_group(const std::vector<Element>& elements, index
 /// Some reduces, from storage and from a table; says where a byte of an output is wrong.
 template <class Reducer, class Inter, class Inbox>
 void check_node_reduces(tide::MeshShape mesh, const std::vector<Element>& elements, Values values, int steps,
-                        tide::HostOptions options = {}) {
-  const tide::DynamicLayout layout(node_group(elements, mesh.ranks()), mesh);
+                        tide::HostOptions options = {}, tide::PackingRule packing = tide::TightPacking::rule) {
+  const tide::DynamicLayout layout(node_group(elements, mesh.ranks()), mesh, packing);
   const CollectiveOracle oracle(layout.view(), values);
   std::vector<std::string> wrong(static_cast<std::size_t>(mesh.ranks()));
   HostRanks all{std::move(options), mesh.ranks_per_node};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random small groups: odd shapes, mixed elements, every way of sharding, empty parameters, runs of equal parameters.
+// Random small groups: odd shapes, mixed elements, every way of sharding, empty parameters, runs of equal parameters;
+// or of few rows.
 
 #pragma once
 
@@ -70,6 +71,17 @@ inline tide::DynamicGroup random_group(Random& random, tide::index_t ranks) {
     for (std::int64_t times = random.once_in(2) ? 1 : random.between(2, 6); times > 0; --times) {
       for (const Member& member : family) add(member.shape, member.gathered, member.gradient, how);
     }
+  }
+  return group;
+}
+
+/// A group of parameters of a row or two: most ranks own nothing, and padded shards of these are padding.
+inline tide::DynamicGroup few_rows(Random& random) {
+  using tide::Element;
+  tide::DynamicGroup group;
+  for (std::int64_t number = random.between(1, 5); number > 0; --number) {
+    const Element element = random.one_of({Element::bf16, Element::f32});
+    group.add("p" + std::to_string(number), {random.between(1, 2), random.between(1, 60)}, element, element);
   }
   return group;
 }

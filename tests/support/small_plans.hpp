@@ -94,9 +94,10 @@ template <class Inbox = tide::Ring<tide::Chunks<3>, tide::Bytes<16384>>, class R
 constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape mesh, tide::Exchange exchange,
                                  tide::Finish finish = tide::Finish::store,
                                  tide::GradientSource gradients = tide::GradientSource::storage,
-                                 tide::Element wire = tide::Element::f32) {
+                                 tide::Element wire = tide::Element::f32,
+                                 tide::PackingRule packing = tide::TightPacking::rule) {
   Planned planned;
-  planned.collective.layout = {group, mesh, tide::TightPacking::rule};
+  planned.collective.layout = {group, mesh, packing};
   planned.collective.operation = tide::Operation::reduce;
   planned.collective.finish = finish;
   planned.collective.gradients = gradients;
@@ -113,9 +114,10 @@ constexpr Planned planned_reduce(const tide::GroupView& group, tide::MeshShape m
 /// Over nodes, with sums in the switch.
 template <class Inbox = tide::Ring<tide::Chunks<2>, tide::Bytes<32768>>, class Epilogue = tide::Store>
 constexpr Planned planned_switch_reduce(const tide::GroupView& group, tide::MeshShape mesh,
-                                        tide::GradientSource gradients = tide::GradientSource::storage) {
-  return planned_reduce<Inbox, tide::SwitchReducer<tide::Burst, Epilogue>>(group, mesh, tide::Exchange::in_switch,
-                                                                           Epilogue::finish, gradients);
+                                        tide::GradientSource gradients = tide::GradientSource::storage,
+                                        tide::PackingRule packing = tide::TightPacking::rule) {
+  return planned_reduce<Inbox, tide::SwitchReducer<tide::Burst, Epilogue>>(
+      group, mesh, tide::Exchange::in_switch, Epilogue::finish, gradients, tide::Element::f32, packing);
 }
 
 }  // namespace tide_test

@@ -6,6 +6,9 @@
 #include <tide/transport/send_recv_doubling_transport.hpp>
 
 #include "conformance/inter_transport.hpp"
+#include "support/random_group.hpp"
+#include "support/sanitizer.hpp"
+#include "support/seeds.hpp"
 
 #include <map>
 #include <set>
@@ -31,6 +34,45 @@ TEST_CASE("RdmaDoublingTransport: keeps them for elements of all sizes, and on m
     tide_test::check_inter_transport<Odd, UnicastTransport>(tide_test::mixed_group.view(), mesh, OwnBlock::copy);
     tide_test::check_inter_transport<Whole, MulticastTransport>(tide_test::mixed_group.view(), mesh, OwnBlock::cast);
   }
+}
+
+TEST_CASE("RdmaDoublingTransport: plans of random groups, packed tightly or padded, hold and give the oracle's bytes") {
+  for (const std::uint64_t seed : tide_test::seeds(tide_test::sized(60, 6))) {
+    CAPTURE(seed);
+    tide_test::Random random(seed);
+    const MeshShape mesh{random.between(2, 7), random.between(1, 3)};
+    CAPTURE(mesh.nodes);
+    CAPTURE(mesh.ranks_per_node);
+    const PackingRule packing = random.one_of({TightPacking::rule, Fsdp2Packing::rule});
+    const DynamicGroup group =
+        random.once_in(3) ? tide_test::few_rows(random) : tide_test::random_group(random, mesh.ranks());
+    const auto check = [&](const Planned& planned) {
+      CAPTURE(name(planned.collective.own));
+      REQUIRE(first_violation(planned) == "");
+      CHECK(tide_test::run_schedules(planned.collective, planned.plans, 2, seed) == "");
+    };
+    const OwnBlock own = random.one_of({OwnBlock::in_place, OwnBlock::cast});
+    check(tide_test::planned_gather_on<UnicastTransport, Tight>(group.view(), mesh, OwnBlock::copy, packing));
+    check(tide_test::planned_gather_on<UnicastTransport, Whole>(group.view(), mesh, own, packing));
+    check(tide_test::planned_gather_on<MulticastTransport, Odd>(group.view(), mesh, OwnBlock::multicast, packing));
+    check(tide_test::planned_gather_on<MulticastTransport, Whole>(group.view(), mesh, own, packing));
+  }
+}
+
+TEST_CASE("RdmaDoublingTransport: padding behind what a rank owns does not cross, and has no room in an inbox") {
+  // Of four ranks the first has the row, and all have room for it in their padded shards.
+  for (const PackingRule packing : {TightPacking::rule, Fsdp2Packing::rule}) {
+    const Planned planned = tide_test::planned_gather_on<MulticastTransport, Whole>(
+        tide_test::single_row.view(), {2, 2}, OwnBlock::multicast, packing);
+    CHECK(planned.collective.network.inbox_bytes == 80);
+    for (const Plan& plan : planned.plans) {
+      CAPTURE(plan.rank.value);
+      index_t put = 0;
+      for (const Op& op : plan.ops) put += op.kind == OpKind::put ? op.width : 0;
+      CHECK(put == (plan.rank == Rank{0} ? 80 : 0));
+    }
+  }
+  CHECK(LayoutView{tide_test::single_row.view(), {2, 2}, Fsdp2Packing::rule}.bytes(Buffer::shards, Rank{3}) == 80);
 }
 
 TEST_CASE("SendRecvDoublingTransport, AutoTransport, SingleNode: ways over nodes, too") {

@@ -138,20 +138,21 @@ class NodeReduceWriter : NodePushes {
       await_credit(round, traffic, c);
       const index_t element = addresses_.crossing_bytes(m.sum);
       const index_t spacing = addresses_.spacing(c);
-      const index_t last = messages_.part(m, span.last - 1, chunk(c)).elements;
-      const index_t bytes = ((span.last - 1 - span.first) * spacing + last) * element;
+      // From the first element of the first owner to the last one of the last: padding before it is of no parameter.
+      const Block& first = messages_.part(m, span.first, chunk(c)).blocks.front();
+      const index_t begin = span.first * spacing + first.target / 4;
+      const index_t end = (span.last - 1) * spacing + messages_.part(m, span.last - 1, chunk(c)).elements;
       Address source = leaves   ? addresses_.leaf(c, m.position)
                        : narrow ? addresses_.rounded(c, m.position)
                                 : addresses_.sum(c, m.position);
       Address target = addresses_.landing(c, m.landing);
-      source.offset += span.first * spacing * element;
-      target.offset += span.first * spacing * element;
-      const Block& first = messages_.part(m, span.first, chunk(c)).blocks.front();
+      source.offset += begin * element;
+      target.offset += begin * element;
       ++traffic.next;
       plan_.op([&](PlanBuilder& p) {
         p.put(round.lane, mesh_.rank(m.to, local_), {of(source.place, first), source.offset},
-              {of(target.place, first), target.offset}, bytes, words_.word(WordKind::arrived, plan_.rank().value),
-              traffic.next, traffic.puts);
+              {of(target.place, first), target.offset}, (end - begin) * element,
+              words_.word(WordKind::arrived, plan_.rank().value), traffic.next, traffic.puts);
       });
     }
     if (sends) plan_.place(round.sent[at], round.lane);

@@ -123,11 +123,11 @@ class SwitchReduceWriter : NodePushes {
       const Net& net = nets_[static_cast<std::size_t>(k - 1)];
       plan_.wait(net.lane, ready_[static_cast<std::size_t>(c)]);
       await_place(net.lane, turns, c);
-      const Block& first = part(c, node).blocks.front();
+      const Block& first = part(c, node).blocks.front();  // padding before it stays here
       const Address source = addresses_.sum(c, position(node));
       plan_.op([&](PlanBuilder& p) {
-        p.put(net.lane, mesh_.rank(node, local_), {of(source.place, first), source.offset},
-              {of(place(c).place, first), place(c).offset}, part(c, node).elements * 4,
+        p.put(net.lane, mesh_.rank(node, local_), {of(source.place, first), source.offset + first.target},
+              {of(place(c).place, first), place(c).offset + first.target}, part(c, node).elements * 4 - first.target,
               words_.word(WordKind::arrived, plan_.rank().value), turns.index_of(c) + 1, turns.count());
       });
       plan_.place(net.sent[static_cast<std::size_t>(c)], net.lane);

@@ -11,6 +11,7 @@
 //   network inbox of node n    | chunk 0: n+1  n+2 .. n-1 | chunk 1: n+1  n+2 .. n-1 | ...      (nodes in a circle)
 //
 // A chunk is `chunk_bytes` of each shard. What a round sends of a chunk is one stretch of the inbox, and the own part.
+// Padding behind the last element that a rank owns stays at home: a rail whose ranks own nothing is silent.
 
 #pragma once
 
@@ -30,7 +31,7 @@ class RailRounds {
   constexpr RailRounds(const LayoutView& layout, index_t local, index_t chunk_bytes)
       : chunk_bytes_(align_up(chunk_bytes, rail_alignment)) {
     for (index_t n = 0; n < layout.mesh.nodes; ++n) {
-      bytes_.push_back(layout.bytes(Buffer::shards, layout.mesh.rank(n, local)));
+      bytes_.push_back(worth_sending(layout, layout.mesh.rank(n, local)));
     }
   }
 
@@ -48,7 +49,7 @@ class RailRounds {
   [[nodiscard]] constexpr index_t target(index_t n, index_t k) const noexcept { return wrap(n + distance(k)); }
   [[nodiscard]] constexpr index_t source(index_t n, index_t k) const noexcept { return wrap(n - distance(k)); }
 
-  // Bytes of a node's shard that belong to a chunk.
+  // Bytes of a node's shard that a chunk sends.
   [[nodiscard]] constexpr index_t part(index_t n, index_t chunk) const noexcept {
     return std::clamp<index_t>(bytes(n) - chunk * chunk_bytes_, 0, chunk_bytes_);
   }
@@ -118,6 +119,14 @@ class RailRounds {
   }
 
   [[nodiscard]] constexpr index_t bytes(index_t n) const noexcept { return bytes_[static_cast<std::size_t>(n)]; }
+  // Bytes of a rank's packed shards up to its last element.
+  [[nodiscard]] static constexpr index_t worth_sending(const LayoutView& layout, Rank rank) {
+    index_t end = 0;
+    layout.for_each_piece(rank, [&](const Piece& piece) {
+      if (piece.elements() > 0) end = piece.offset(Buffer::shards) + piece.bytes(Buffer::shards);
+    });
+    return end;
+  }
   // The room that chunks [first, last) of a shard take in an inbox.
   [[nodiscard]] constexpr index_t room(index_t n, index_t first, index_t last) const noexcept {
     const index_t all = align_up(bytes(n), rail_alignment);
@@ -125,7 +134,7 @@ class RailRounds {
   }
 
   index_t chunk_bytes_;
-  std::vector<index_t> bytes_;  // of each node's shards
+  std::vector<index_t> bytes_;  // of each node's shards, without the padding behind them
 };
 
 // Bytes of the largest network inbox that a gather needs, whatever its chunks.
