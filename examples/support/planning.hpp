@@ -38,13 +38,13 @@ struct PlanChoices {
   tide::index_t inbox_bytes = 64 << 20;
   tide::RailRules rails{};                             ///< of a gather over nodes
   tide::Exchange exchange = tide::Exchange::doubling;  ///< of a reduce over nodes; in_switch is that of SwitchReducer
-  bool proved = false;                                 ///< by verify, which follows every row
+  bool proved = false;                                 ///< by verify
 };
 
 /// What plans are, about.
 struct PlanSize {
   tide::index_t ops = 0;   ///< of a rank
-  tide::index_t rows = 0;  ///< that a rank pushes in a reduce over nodes: each owner's part is one
+  tide::index_t rows = 0;  ///< that verify follows on a rank in a reduce over nodes: of sums, puts and what lands
 };
 
 [[nodiscard]] inline PlanSize plan_size(const tide::Collective& collective, const PlanChoices& choices) {
@@ -66,7 +66,7 @@ struct PlanSize {
     if (mesh.nodes > 1) {  // to each local peer, a sum for each owner, rounds
       if (choices.exchange != tide::Exchange::doubling) rounds = mesh.nodes;
       size.ops = chunks * (5 * mesh.ranks_per_node + 8 * rounds) + (chunks + blocks) * mesh.nodes;
-      size.rows = (chunks + blocks) * ranks;
+      size.rows = (chunks + blocks) * mesh.nodes * (mesh.ranks_per_node + 3);
     }
   } else if (mesh.nodes > 1) {  // rounds of chunks, spread to the peers of a node
     const index_t chunks = tide::ceil_div(collective.layout.max_bytes(tide::Buffer::shards), choices.rails.chunk_bytes);
@@ -75,7 +75,7 @@ struct PlanSize {
   return size;
 }
 
-/// Refuses to write plans that would not fit into this machine's memory, or that could not be proved.
+/// Refuses to write plans that would not fit into this machine's memory, or that verify would not follow.
 /// @throws tide::Error (Errc::capacity)
 inline void require_memory(const tide::Collective& collective, const std::string& group, const PlanChoices& choices) {
   using tide::index_t;
@@ -83,11 +83,10 @@ inline void require_memory(const tide::Collective& collective, const std::string
   const PlanSize size = plan_size(collective, choices);
   if (choices.proved && size.rows * ranks > tide::most_rows) {
     tide::raise(tide::Errc::capacity, "the plans of group '" + group + "' on " + std::to_string(ranks) +
-                                          " ranks move about " + grouped(size.rows * ranks) +
-                                          " rows in a run, verify follows at most " + grouped(tide::most_rows));
+                                          " ranks make verify follow about " + grouped(size.rows * ranks) +
+                                          " rows in a run, it follows at most " + grouped(tide::most_rows));
   }
-  const auto row_bytes = choices.proved ? 116.0 * static_cast<double>(size.rows) : 0.0;
-  const double needed = static_cast<double>(ranks) * (128.0 * static_cast<double>(size.ops) + row_bytes);
+  const double needed = static_cast<double>(ranks) * (choices.proved ? 160.0 : 128.0) * static_cast<double>(size.ops);
   const double present = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (ranks <= most_planned_ranks && needed <= present) return;
   constexpr double gib = 1 << 30;

@@ -582,4 +582,61 @@ TEST_CASE("broken plans: the output is declared ready while it is written") {
       {"rank 0, sum, op", "(reduce) writes output bytes", "unordered with the caller of rank 0, which reads them"});
 }
 
+// ---- rows that are followed together --------------------------------------------------------------------------------
+
+// 8 rows of 24 bytes, of which each of three ranks has 8.
+constexpr auto in_rows = tide::group(tide::param<tide::bf16>("w", {8, 12}, tide::shard(1)));
+
+TEST_CASE("broken plans: of rows that are copied together, the first one that is wrong is named") {
+  check_broken(
+      planned_gather<tide::UnicastTransport>(in_rows.view(), 3),
+      [](Planned& p) {
+        Op& o = op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 1, OpKind::copy));
+        REQUIRE(o.rows == 8);
+        o.source_pitch = 6;
+      },
+      Law::delivery,
+      {"rank 0, push 1, op", "(copy) writes slot bytes [24, 26) of 'w' of rank 1 with what belongs at [6, 8)"});
+  check_broken(planned_reduce<tide::Ring<Chunks<1>, Bytes<768>>>(in_rows.view(), 3),
+               [](Planned& p) {
+                 Op& o = op(p.plans[0], on_lane(p.plans[0], LaneKind::push, 1, OpKind::copy));
+                 REQUIRE(o.rows == 8);
+                 o.source_pitch -= 2;
+               },
+               Law::sum,
+               {"rank 1, sum, op", "(reduce) adds inbox chunk 0 bytes [8, 16) of 'w' of rank 1",
+                "where the gradient of rank 0, bytes [32, 40), should be; there is that of rank 0, bytes [30, 38)"});
+}
+
+TEST_CASE("broken plans: one row too many among those that were copied together") {
+  const auto twice = [](Planned& p) {
+    const std::size_t at = find(p.plans[0], on_lane(p.plans[0], LaneKind::push, 1, OpKind::copy));
+    Op o = p.plans[0].ops[at];
+    o.source_offset += 5 * static_cast<index_t>(o.source_pitch);
+    o.target_offset += 5 * static_cast<index_t>(o.target_pitch);
+    o.rows = 1;
+    insert(p.plans[0], at + 1, o);
+  };
+  check_broken(planned_gather<tide::UnicastTransport>(in_rows.view(), 3), twice, Law::delivery,
+               {"rank 0, push 1, op", "(copy) writes slot bytes [120, 128) of 'w' of rank 1, which rank 0, push 1, op",
+                "(copy) writes in the same run, too"});
+}
+
+TEST_CASE("broken plans: one row of many that nobody waits for") {
+  check_broken(planned_gather<tide::UnicastTransport>(in_rows.view(), 3),
+               [](Planned& p) {
+                 Plan& plan = p.plans[0];
+                 const std::size_t at = find(plan, on_lane(plan, LaneKind::push, 1, OpKind::copy));
+                 Op o = plan.ops[at];
+                 plan.ops[at].rows = 7;
+                 o.source_offset += 7 * static_cast<index_t>(o.source_pitch);
+                 o.target_offset += 7 * static_cast<index_t>(o.target_pitch);
+                 o.rows = 1;
+                 insert(plan, find(plan, on_lane(plan, LaneKind::push, 1, OpKind::signal)) + 1, o);
+               },
+               Law::order,
+               {"rank 0, push 1, op", "(copy) writes slot bytes [168, 176) of 'w' of rank 1",
+                "unordered with the caller of rank 1, which reads them"});
+}
+
 }  // namespace

@@ -2,7 +2,7 @@
 // labels: slow
 // timeout: 400
 //
-// What `verify` accepts is right: of 14,000 plans with one op changed, each that it accepts gives the oracle's bytes on
+// What `verify` accepts is right: of 14,600 plans with one op changed, each that it accepts gives the oracle's bytes on
 // 20 schedules.
 
 #include <doctest/doctest.h>
@@ -99,8 +99,36 @@ std::vector<Planned> subjects_over_nodes() {
   return all;
 }
 
+// Rows that `verify` follows together: those of one parameter, of the owners on a rail, in chunks that cut them.
+constexpr auto in_rows =
+    tide::group(tide::param<tide::bf16>("w", {16, 40}), tide::param<tide::bf16>("v", {12, 48}, tide::shard(1)),
+                tide::param<tide::bf16>("u", {9, 48}, tide::shard(1)), tide::param<tide::bf16>("b", {50}));
+
+std::vector<Planned> subjects_in_rows() {
+  using Inter = tide::RdmaDoublingTransport<tide::Bytes<64>, tide::PutsInFlight<2>>;
+  std::vector<Planned> all;
+  for (const tide::index_t ranks : {2, 3, 4}) {
+    for (const OwnBlock own : {OwnBlock::copy, OwnBlock::in_place, OwnBlock::cast}) {
+      all.push_back(planned_gather<tide::UnicastTransport>(in_rows.view(), ranks, own));
+    }
+    all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<32000>>>(in_rows.view(), ranks));
+    all.push_back(planned_reduce<tide::SlotReuse>(in_rows.view(), ranks));
+  }
+  for (const tide::MeshShape mesh : {tide::MeshShape{4, 2}, tide::MeshShape{8, 1}, tide::MeshShape{6, 2}}) {
+    for (const tide::Exchange exchange : {tide::Exchange::doubling, tide::Exchange::direct}) {
+      all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<128000>>>(in_rows.view(), mesh, exchange));
+      all.push_back(
+          planned_reduce<tide::SlotReuseWithin<tide::Bytes<64000>, Chunks<1>>>(in_rows.view(), mesh, exchange));
+    }
+    all.push_back(planned_switch_reduce<tide::Ring<Chunks<2>, tide::Bytes<128000>>>(in_rows.view(), mesh));
+    all.push_back(planned_gather_on<tide::UnicastTransport, Inter>(in_rows.view(), mesh, OwnBlock::copy));
+  }
+  return all;
+}
+
 constexpr std::uint64_t mutations = sized(10'000, 500);
 constexpr std::uint64_t mutations_over_nodes = sized(4'000, 200);
+constexpr std::uint64_t mutations_in_rows = sized(600, 50);
 constexpr std::uint64_t schedules = 20;
 
 void check_mutations(const std::vector<Planned>& all, std::uint64_t count) {
@@ -138,6 +166,10 @@ void check_mutations(const std::vector<Planned>& all, std::uint64_t count) {
 
 TEST_CASE("verify: each mutation of a plan that is accepted gives the oracle's bytes on every schedule") {
   check_mutations(subjects(), mutations);
+}
+
+TEST_CASE("verify: each accepted mutation of plans of many rows does") {
+  check_mutations(subjects_in_rows(), mutations_in_rows);
 }
 
 TEST_CASE("verify: each accepted mutation of plans over nodes does, however late puts come") {

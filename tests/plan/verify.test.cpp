@@ -298,6 +298,18 @@ TEST_CASE("verify: a plan of more rows than anybody could follow is refused, not
   CHECK(said(planned).find("law 6 (bounds): the plans move more than") == 0);
 }
 
+TEST_CASE(
+    "verify: rows that lie alike count as one of those that it follows, and it ends where it would follow too many") {
+  // 64 rows of 16 bytes, of which each of four ranks has 4: copies, sums and puts of 2,580 rows.
+  constexpr auto wide = tide::group(tide::param<tide::bf16>("w", {64, 8}, tide::shard(1)));
+  const Planned planned = planned_reduce<tide::Ring<tide::Chunks<1>, tide::Bytes<8192>>>(
+      wide.view(), tide::MeshShape{2, 2}, tide::Exchange::doubling);
+  CHECK(tide::detail::prove(planned.collective, planned.plans, 1000).empty());
+  const std::vector<tide::Violation> all = tide::detail::prove(planned.collective, planned.plans, 900);
+  REQUIRE(all.size() == 1);
+  CHECK(describe(all[0]) == "law 6 (bounds): the plans move more than 900 rows in a run; verify follows no more");
+}
+
 TEST_CASE("verify: no plans at all are no plans for a mesh") {
   Planned planned = planned_gather<tide::UnicastTransport>(odd_group.view(), 2);
   planned.plans.clear();

@@ -97,8 +97,8 @@ expect 3 "cannot read 'nowhere.json'" verify --plan nowhere.json
 expect 3 'cannot read' verify --plan .
 expect 3 'a mesh has at most 65535 ranks' layout --model llama3.1-8b --mesh 1x70000
 expect 3 'at most 4,096 ranks are planned' plan --model llama3.1-8b --mesh 1x60000
-expect 3 'rows in a run, verify follows at most 134,217,728' \
-  verify --model llama3.1-70b --group model.layers.0 --op reduce --mesh 128x8
+expect 3 'rows in a run, it follows at most 268,435,456' \
+  verify --model llama3.1-70b --group model.layers.0 --op reduce --mesh 512x8
 expect 3 'tide::Ring: Bytes must hold' plan --model llama3.1-8b --mesh 1x4 --op reduce --inbox-bytes 100
 expect 3 'cannot write' layout --model llama3.1-8b --mesh 1x4 --json nowhere/out.json
 expect 3 'cannot write' plan --model llama3.1-8b --mesh 1x4 --json /dev/full

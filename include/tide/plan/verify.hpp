@@ -19,7 +19,8 @@
 // A later group of laws is judged where the earlier ones hold: agreement, partition, bounds, no incast; progress;
 // order, reuse, and each byte written once; then what the bytes are, which means nothing where there are races.
 //
-// Cost: about a microsecond and 60 bytes per op, and as much per row that it moves (benchmarks/verify.cpp).
+// Cost: about 2 microseconds and 70 bytes per op beside the plans; rows that lie alike cost as much as one
+// (benchmarks/verify.cpp, docs/laws.md).
 
 #pragma once
 

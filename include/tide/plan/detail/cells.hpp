@@ -1,229 +1,260 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is known of every byte of one memory: what it holds, who wrote it last, who has read it since. Neighbouring
-// bytes of one kind are one cell; cells split where an access begins or ends inside them and vanish when they are
-// overwritten.
+// bytes of one kind are one cell. Cells split where a write begins or ends inside them and vanish when they are
+// overwritten; rows that are written together become one grid, as long as all that is written there lies in its
+// columns.
 //
 //   cells    |0 ....... 64|64 ... 96|96 .... 512|
-//   access            [48 ...... 90)              ->   |0 . 48|48 . 64|64 . 90|90 . 96|96 ...|
+//   write            [48 ...... 90)             ->   |0 . 48|48 ... 90|90 . 96|96 ...|
 
 #pragma once
 
-#include <tide/element/element.hpp>       // Element
-#include <tide/plan/detail/op_graph.hpp>  // NodeIndex
+#include <tide/plan/detail/grid.hpp>          // Cell, Grid, Part
+#include <tide/plan/detail/leaves.hpp>        // Leaves
+#include <tide/plan/detail/op_rows.hpp>       // OpRows
+#include <tide/plan/detail/reader_lists.hpp>  // ReaderLists
 
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tide::detail {
 
-// What bytes are. `offset` is where the first of them belongs: gathered and gradient bytes in the whole parameters,
-// master bytes at four times their element's number, partial sums at their element's number times its size.
-struct ByteContent {
-  enum class Kind : std::uint8_t { nothing, padding, gathered, master, gradient, sum, partial, zeros };
-
-  index_t offset = 0;
-  std::int32_t rank = -1;  // whose gradient; of a partial sum: the nodes that it is over, see below
-  Kind kind = Kind::nothing;
-  std::uint8_t run = 0;            // of the caller's write that they come from; zeros come from before all runs
-  Element element = Element::f32;  // of a partial sum: what it is stored as
-
-  // The same bytes from `bytes` on.
-  [[nodiscard]] constexpr ByteContent from(index_t bytes) const noexcept {
-    return {offset + bytes, rank, kind, run, element};
-  }
-
-  // The sum over nodes [first, last) of what is at `offset`.
-  [[nodiscard]] static constexpr ByteContent partial(index_t offset, index_t first, index_t last, std::uint8_t run,
-                                                     Element element) noexcept {
-    const auto nodes = (static_cast<std::uint32_t>(first) << 16U) | static_cast<std::uint32_t>(last);
-    return {offset, static_cast<std::int32_t>(nodes), Kind::partial, run, element};
-  }
-  [[nodiscard]] constexpr index_t first_node() const noexcept { return static_cast<std::uint32_t>(rank) >> 16U; }
-  [[nodiscard]] constexpr index_t last_node() const noexcept { return static_cast<std::uint32_t>(rank) & 0xFFFFU; }
-  [[nodiscard]] friend constexpr bool operator==(const ByteContent&, const ByteContent&) = default;
-};
-
-struct Cell {
-  index_t begin = 0;
-  NodeIndex writer = no_node;
-  std::uint32_t readers = UINT32_MAX;  // the head of a list
-  ByteContent content{};
-};
-
 class Cells {
  public:
-  Cells() = default;
+  explicit Cells(ReaderLists& readers) : readers_(&readers) {}
 
-  // @pre cells in order, the first at 0, all of them below `end`
+  // @pre cells in order, the first at 0, all of them below `end`; read by nobody
   void assign(std::span<const Cell> cells, index_t end) {
-    leaves_.clear();
-    end_ = end;
-    for (std::size_t first = 0; first < cells.size(); first += leaf_cells / 2) {
-      const auto part = cells.subspan(first, std::min(leaf_cells / 2, cells.size() - first));
-      leaves_.push_back({part[0].begin, {part.begin(), part.end()}});
-    }
+    if (leaves_.end() > 0) drop(0, leaves_.end());
+    leaves_.assign(cells, end);
   }
 
-  [[nodiscard]] index_t end() const noexcept { return end_; }
+  [[nodiscard]] index_t end() const noexcept { return leaves_.end(); }
 
-  // A cell, as a place in the lists below.
-  struct Position {
-    std::size_t leaf = 0;
-    std::size_t cell = 0;
-  };
-
-  // Splits cells so that [begin, end) consists of whole ones, calls f(cell, its end) for each, and returns the first.
-  template <class F>
-  Position visit(index_t begin, index_t end, F f) {
-    const Position first = split(begin);
-    Position at = first;
-    for (bool done = false; !done; at = {at.leaf + 1, 0}) {
-      std::vector<Cell>& cells = leaves_[at.leaf].cells;
-      for (; !done && at.cell < cells.size(); ++at.cell) {
-        const index_t cell_end = end_of(at);
-        if (cell_end > end) cells.insert(cells.begin() + position(at.cell + 1), part(cells[at.cell], end));
-        f(cells[at.cell], std::min(cell_end, end));
-        done = cell_end >= end;
-      }
-      if (done && split_leaf(at.leaf)) return find(begin);  // only the last cell can have been split
-    }
-    return first;
-  }
-
-  // What a byte is; splits nothing.  @pre 0 <= byte < end()
+  // What a byte is.  @pre 0 <= byte < end()
   [[nodiscard]] ByteContent at(index_t byte) noexcept {
-    const Position at = find(byte);
-    const Cell& cell = leaves_[at.leaf].cells[at.cell];
-    return cell.content.from(byte - cell.begin);
+    ByteContent content;
+    visit({byte, 1, 0, 1}, [&](const Cell&, const Part& part) { content = part.content; });
+    return content;
   }
 
-  // Asks for the memory that `visit` of a byte will look at first: large memories are in no cache.
-  void expect(index_t byte) const noexcept {
-    if (byte >= end_) return;
-    const std::size_t leaf = nearest(leaves_, std::min(leaf_, leaves_.size() - 1), byte);
-    __builtin_prefetch(&leaves_[leaf].cells[guess(leaf, byte)]);
+  // Says that a byte will be visited soon.
+  void expect(index_t byte) const noexcept { leaves_.expect(byte); }
+
+  // Calls f(cell, part) for all that an access meets, row by row; rows that meet the same cells alike are one part, or
+  // one of each column.  @pre inside the memory; f changes writers and readers at most
+  template <class F>
+  void visit(const OpRows& rows, F f) {
+    for (index_t row = 0; row < rows.rows;) {
+      if (row + ahead < rows.rows) leaves_.expect(rows.begin(row + ahead));
+      row += visit_from(rows, row, f);
+    }
   }
 
-  // Replaces the cells from `first` up to byte `end` by others.  @pre they end there; `by` fills the same bytes
-  void replace(Position first, index_t end, std::span<const Cell> by) {
-    std::vector<Cell>& cells = leaves_[first.leaf].cells;
-    std::size_t last = first.cell;
-    while (last < cells.size() && cells[last].begin < end) ++last;
-    if (last == cells.size()) erase_before(first.leaf + 1, end);
-    const std::size_t common = std::min(last - first.cell, by.size());
-    std::copy_n(by.begin(), common, cells.begin() + position(first.cell));
-    if (common < by.size()) {
-      cells.insert(cells.begin() + position(first.cell + common), by.begin() + position(common), by.end());
-      split_leaf(first.leaf);
-    } else {
-      cells.erase(cells.begin() + position(first.cell + common), cells.begin() + position(last));
+  // Calls f(cell, rows) for each cell, and each column of a grid once, with bytes in [begin, end).
+  template <class F>
+  void visit_cells(index_t begin, index_t end, F f) {
+    for (Position at = leaves_.find(begin);; at = leaves_.behind(at)) {
+      Cell& cell = leaves_[at];
+      if (Grid* grid = grid_of(cell)) {
+        for (std::size_t i = 0; i < grid->columns.size(); ++i) {
+          Cell& column = grid->columns[i].cell;
+          f(column, OpRows{cell.begin + column.begin, grid->end_of(i) - column.begin, grid->pitch, grid->rows});
+        }
+      } else {
+        const index_t first = std::max(begin, cell.begin);
+        f(cell, OpRows{first, std::min(end, leaves_.end_of(at)) - first});
+      }
+      if (leaves_.end_of(at) >= end) return;
+    }
+  }
+
+  // Writes what `by` says of a row, its columns in order and the first at 0, to all rows.
+  void replace(const OpRows& rows, std::span<const Column> by) {
+    if (rows.rows >= fewest_rows && rows.pitch == rows.width) return replace_dense(rows, by);
+    if (Grid* grid = rows.rows >= fewest_rows ? frame(rows) : nullptr) {
+      const index_t begin = (rows.offset - leaves_[leaves_.find(rows.offset)].begin);
+      return grid->replace(begin, begin + rows.width, by, *readers_);
+    }
+    for (index_t row = 0; row < rows.rows; ++row) {
+      made_.clear();
+      for (const Column& column : by) {
+        made_.push_back(column.cell);
+        made_.back().begin += rows.begin(row);
+        made_.back().content = column.at(row, column.cell.begin);
+      }
+      replace(rows.begin(row), rows.begin(row) + rows.width, made_);
     }
   }
 
  private:
-  // A leaf is split at twice the size that is made; 64 cells are about as fast to search as to move.
-  static constexpr std::size_t leaf_cells = 128;
+  using Position = Leaves::Position;
 
-  struct Leaf {
-    index_t begin;
-    std::vector<Cell> cells;
-  };
+  static constexpr index_t ahead = 8;  // rows whose memory is asked for before it is needed
 
-  [[nodiscard]] static std::ptrdiff_t position(std::size_t i) noexcept { return static_cast<std::ptrdiff_t>(i); }
+  // Fewer rows are cells: two or three take no more room than a grid of them.
+  static constexpr index_t fewest_rows = 4;
 
-  // The cell that a byte is in.  @pre 0 <= byte < end()
-  //
-  // Rows of an op come one after the other: the leaf is near the one of the last time. Cells of a leaf are often of one
-  // size: so the first guess is where the byte would be then.
-  [[nodiscard]] Position find(index_t byte) noexcept {
-    leaf_ = nearest(leaves_, std::min(leaf_, leaves_.size() - 1), byte);
-    return {leaf_, nearest(leaves_[leaf_].cells, guess(leaf_, byte), byte)};
+  [[nodiscard]] Grid* grid_of(const Cell& cell) noexcept {
+    return cell.is_grid() ? &grids_[static_cast<std::size_t>(cell.content.offset)] : nullptr;
   }
 
-  // Where in a leaf a byte would be if all its cells were of one size.
-  [[nodiscard]] std::size_t guess(std::size_t leaf, index_t byte) const noexcept {
-    const index_t begin = leaves_[leaf].begin;
-    const index_t end = leaf + 1 < leaves_.size() ? leaves_[leaf + 1].begin : end_;
-    const std::size_t cells = leaves_[leaf].cells.size();
-    const double part = static_cast<double>(byte - begin) / static_cast<double>(end - begin);
-    return std::min(static_cast<std::size_t>(part * static_cast<double>(cells)), cells - 1);
-  }
-
-  // The last item that begins at or before a byte, looked for in growing steps from a guess.  @pre the first one does
-  template <class Item>
-  [[nodiscard]] static std::size_t nearest(const std::vector<Item>& items, std::size_t guess, index_t byte) noexcept {
-    std::size_t first = guess;     // begins at or before the byte
-    std::size_t last = guess + 1;  // begins behind it, or there is none
-    for (std::size_t step = 1; items[first].begin > byte; step *= 2) {
-      last = first;
-      first -= std::min(step, first);
+  // Visits a row, and those behind it that meet the same; returns how many.
+  template <class F>
+  index_t visit_from(const OpRows& rows, index_t row, F& f) {
+    const index_t begin = rows.begin(row);
+    const index_t end = begin + rows.width;
+    for (Position at = leaves_.find(begin);; at = leaves_.behind(at)) {
+      Cell& cell = leaves_[at];
+      const index_t cell_end = leaves_.end_of(at);
+      const index_t from = std::max(cell.begin, begin);
+      Part part{row, 1, from - begin, std::min(cell_end, end) - from, {}, rows.pitch};
+      const bool whole = part.bytes == rows.width;
+      if (Grid* grid = grid_of(cell)) {
+        if (whole) part.rows = grid->alike(from - cell.begin, rows, row);
+        grid->visit(from - cell.begin, part, rows.pitch, f);
+      } else {
+        if (whole) part.rows = alike(cell_end - end, rows, row);
+        part.content = cell.content.from(from - cell.begin);
+        f(cell, part);
+      }
+      if (cell_end >= end) return part.rows;
     }
-    for (std::size_t step = 1; last < items.size() && items[last].begin <= byte; step *= 2) {
-      first = last;
-      last = std::min(last + step, items.size());
-    }
-    while (last - first > 1) {
-      const std::size_t middle = first + (last - first) / 2;
-      (items[middle].begin <= byte ? first : last) = middle;
-    }
-    return first;
   }
 
-  [[nodiscard]] index_t end_of(Position at) const noexcept {
-    const std::vector<Cell>& cells = leaves_[at.leaf].cells;
-    if (at.cell + 1 < cells.size()) return cells[at.cell + 1].begin;
-    return at.leaf + 1 < leaves_.size() ? leaves_[at.leaf + 1].begin : end_;
+  // How many rows, from one on that ends `left` bytes before its cell does, are inside that cell.
+  [[nodiscard]] static index_t alike(index_t left, const OpRows& rows, index_t row) noexcept {
+    return rows.pitch == 0 ? rows.rows - row : std::min(rows.rows - row, left / rows.pitch + 1);
   }
 
-  // The part of a cell from a byte on.
-  [[nodiscard]] static Cell part(const Cell& cell, index_t byte) noexcept {
-    return {byte, cell.writer, cell.readers, cell.content.from(byte - cell.begin)};
+  // Rows without gaps: whatever was there goes.
+  void replace_dense(const OpRows& rows, std::span<const Column> by) {
+    Cell cell = by[0].cell;
+    cell.begin = rows.offset;
+    if (by.size() > 1 || by[0].step != rows.width) {
+      cell.content.kind = ByteContent::Kind::grid;
+      cell.content.offset = keep({rows.pitch, rows.rows, {by.begin(), by.end()}});
+    }
+    replace(rows.offset, rows.offset + rows.rows * rows.width, {&cell, 1});
+  }
+
+  // The grid of just the rows of an access, cut out or made where they lie in one cell; null where they do not.
+  [[nodiscard]] Grid* frame(const OpRows& rows) {
+    const Position at = leaves_.find(rows.offset);
+    const Cell cell = leaves_[at];
+    const index_t end = leaves_.end_of(at);
+    if (const Grid* grid = grid_of(cell)) {
+      const index_t first = (rows.offset - cell.begin) / grid->pitch;
+      const index_t byte = (rows.offset - cell.begin) % grid->pitch;
+      if (grid->pitch != rows.pitch || byte + rows.width > rows.pitch || first + rows.rows > grid->rows) return nullptr;
+      split(cell.begin + first * rows.pitch);
+      split(cell.begin + (first + rows.rows) * rows.pitch);
+    } else {
+      const index_t begin = std::min(rows.offset, end - rows.rows * rows.pitch);
+      if (begin < cell.begin || rows.offset + rows.width > begin + rows.pitch) return nullptr;
+      split(begin);
+      split(begin + rows.rows * rows.pitch);
+      Cell& whole = leaves_[leaves_.find(begin)];
+      const Column column{{0, whole.writer, whole.readers, whole.content}, rows.pitch};
+      whole.readers = ReaderLists::none;
+      whole.content.kind = ByteContent::Kind::grid;
+      whole.content.offset = keep({rows.pitch, rows.rows, {column}});
+    }
+    return grid_of(leaves_[leaves_.find(rows.offset)]);
   }
 
   // Makes a cell begin at a byte.
-  Position split(index_t byte) {
-    Position at = find(byte);
-    std::vector<Cell>& cells = leaves_[at.leaf].cells;
-    if (cells[at.cell].begin == byte) return at;
-    ++at.cell;
-    cells.insert(cells.begin() + position(at.cell), part(cells[at.cell - 1], byte));
-    return split_leaf(at.leaf) ? find(byte) : at;
+  void split(index_t byte) {
+    if (byte >= leaves_.end()) return;
+    const Position at = leaves_.find(byte);
+    const Cell& cell = leaves_[at];
+    if (cell.begin == byte) return;
+    if (cell.is_grid()) return split_grid(byte);
+    leaves_.insert(at, {byte, cell.writer, readers_->copy(cell.readers), cell.content.from(byte - cell.begin)});
   }
 
-  // Splits a leaf that has become too long; returns whether it had.
-  bool split_leaf(std::size_t leaf) {
-    const bool split = leaves_[leaf].cells.size() > leaf_cells;
-    for (; leaves_[leaf].cells.size() > leaf_cells; ++leaf) {
-      std::vector<Cell>& cells = leaves_[leaf].cells;
-      Leaf rest{cells[leaf_cells / 2].begin, {}};
-      rest.cells.reserve(leaf_cells + 2);  // what has grown so far goes on growing
-      rest.cells.assign(cells.begin() + position(leaf_cells / 2), cells.end());
-      cells.resize(leaf_cells / 2);
-      leaves_.insert(leaves_.begin() + position(leaf + 1), std::move(rest));
+  // The same in a grid: rows before and behind it are grids of their own, the row that it is inside of becomes cells.
+  void split_grid(index_t byte) {
+    const Cell cell = leaves_[leaves_.find(byte)];
+    const Grid grid = *grid_of(cell);
+    const index_t row = (byte - cell.begin) / grid.pitch;
+    const index_t behind = cell.begin + row * grid.pitch == byte ? row : row + 1;
+    std::vector<Cell> parts;
+    append_rows(parts, cell.begin, grid, 0, row);
+    append_rows(parts, cell.begin, grid, row, behind);
+    append_rows(parts, cell.begin, grid, behind, grid.rows);
+    replace(cell.begin, cell.begin + grid.rows * grid.pitch, parts);
+    split(byte);
+  }
+
+  // Some rows of a grid as cells: a single row is its columns.
+  void append_rows(std::vector<Cell>& cells, index_t begin, const Grid& grid, index_t first, index_t last) {
+    if (first == last) return;
+    Grid part = grid.part(first, last - first, *readers_);
+    begin += first * grid.pitch;
+    if (part.rows > 1) {
+      Cell cell{begin, no_node, ReaderLists::none, {}};
+      cell.content.kind = ByteContent::Kind::grid;
+      cell.content.offset = keep(std::move(part));
+      cells.push_back(cell);
+      return;
     }
-    return split;
-  }
-
-  // Erases the cells below `end` from a leaf on.
-  void erase_before(std::size_t leaf, index_t end) {
-    std::size_t last = leaf;
-    while (last < leaves_.size() && (last + 1 < leaves_.size() ? leaves_[last + 1].begin : end_) <= end) ++last;
-    if (last < leaves_.size() && leaves_[last].begin < end) {
-      std::vector<Cell>& cells = leaves_[last].cells;
-      std::size_t gone = 0;
-      while (cells[gone].begin < end) ++gone;
-      cells.erase(cells.begin(), cells.begin() + position(gone));
-      leaves_[last].begin = end;
+    for (Column& column : part.columns) {
+      column.cell.begin += begin;
+      cells.push_back(column.cell);
     }
-    leaves_.erase(leaves_.begin() + position(leaf), leaves_.begin() + position(last));
   }
 
-  std::vector<Leaf> leaves_;
-  std::size_t leaf_ = 0;  // where something was found last
-  index_t end_ = 0;
+  // Replaces all of [begin, end).
+  void replace(index_t begin, index_t end, std::span<const Cell> by) {
+    const Position at = leaves_.find(begin);
+    if (by.size() > 1 || leaves_[at].begin != begin || leaves_.end_of(at) != end) {
+      split(begin);
+      split(end);
+      drop(begin, end);
+      return leaves_.replace(begin, end, by);
+    }
+    drop(leaves_[at]);
+    leaves_[at] = by[0];
+  }
+
+  // Lets go of what cells have beside themselves.
+  void drop(index_t begin, index_t end) {
+    for (Position at = leaves_.find(begin);; at = leaves_.behind(at)) {
+      drop(leaves_[at]);
+      if (leaves_.end_of(at) >= end) return;
+    }
+  }
+  void drop(Cell& cell) {
+    readers_->drop(cell.readers);
+    if (Grid* grid = grid_of(cell)) {
+      for (Column& column : grid->columns) readers_->drop(column.cell.readers);
+      grid->columns.clear();
+      unused_grids_.push_back(cell.content.offset);
+    }
+  }
+
+  // Keeps a grid; returns its number.
+  [[nodiscard]] index_t keep(Grid grid) {
+    if (unused_grids_.empty()) {
+      grids_.push_back(std::move(grid));
+      return std::ssize(grids_) - 1;
+    }
+    const index_t number = unused_grids_.back();
+    unused_grids_.pop_back();
+    grids_[static_cast<std::size_t>(number)] = std::move(grid);
+    return number;
+  }
+
+  Leaves leaves_;
+  ReaderLists* readers_;
+  std::vector<Grid> grids_;
+  std::vector<index_t> unused_grids_;
+  std::vector<Cell> made_;
 };
 
 }  // namespace tide::detail

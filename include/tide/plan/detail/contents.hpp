@@ -18,15 +18,16 @@ inline void append_cell(std::vector<Cell>& cells, index_t begin, index_t end, No
   if (begin >= end) return;
   // The end of the last cell is not stored: a cell behind each one says where it ends, and is replaced or padding.
   if (!cells.empty() && cells.back().begin == begin) cells.pop_back();
-  if (cells.empty() && begin > 0) cells.push_back({0, no_node, UINT32_MAX, {0, -1, ByteContent::Kind::padding, 0}});
-  cells.push_back({begin, writer, UINT32_MAX, content});
-  cells.push_back({end, no_node, UINT32_MAX, {0, -1, ByteContent::Kind::padding, 0}});
+  if (cells.empty() && begin > 0)
+    cells.push_back({0, no_node, ReaderLists::none, {0, -1, ByteContent::Kind::padding, 0}});
+  cells.push_back({begin, writer, ReaderLists::none, content});
+  cells.push_back({end, no_node, ReaderLists::none, {0, -1, ByteContent::Kind::padding, 0}});
 }
 
 // Drops the cell behind the last one where the memory ends there.
 [[nodiscard]] inline std::vector<Cell> finish_cells(std::vector<Cell> cells, index_t bytes) {
   if (!cells.empty() && cells.back().begin >= bytes) cells.pop_back();
-  if (cells.empty()) cells.push_back({0, no_node, UINT32_MAX, {0, -1, ByteContent::Kind::padding, 0}});
+  if (cells.empty()) cells.push_back({0, no_node, ReaderLists::none, {0, -1, ByteContent::Kind::padding, 0}});
   return cells;
 }
 
@@ -96,6 +97,7 @@ inline void append_cell(std::vector<Cell>& cells, index_t begin, index_t end, No
     case ByteContent::Kind::padding:
     case ByteContent::Kind::sum:
     case ByteContent::Kind::zeros:
+    case ByteContent::Kind::grid:
       break;
   }
   return true;

@@ -65,10 +65,9 @@ class OpGraph {
     if (collective.layout.mesh.nodes > 1) wire_of_.assign(node_of_.size(), no_node);
     for (std::size_t p = 0; p < plans.size(); ++p) add_rank(collective, plans[p], p);
     extra_.assign(nodes_, no_node);
-    queue_of_.resize(nodes_);
+    queue_near_.resize(nodes_ / near + 1);
     for (QueueIndex q = 0; q < queues_.size(); ++q) {
-      const Queue& queue = queues_[q];
-      for (NodeIndex v = queue.start; v < end(queue); ++v) queue_of_[v] = q;
+      for (NodeIndex i = (queues_[q].start + near - 1) / near; i * near < end(queues_[q]); ++i) queue_near_[i] = q;
     }
     for (std::size_t p = 0; p < plans.size(); ++p) add_user_edges(collective, plans[p], p);
     mark_moves();
@@ -78,7 +77,11 @@ class OpGraph {
   [[nodiscard]] NodeIndex size() const noexcept { return nodes_; }
   [[nodiscard]] std::span<const Queue> queues() const noexcept { return queues_; }
   [[nodiscard]] std::span<const Plan> plans() const noexcept { return plans_; }
-  [[nodiscard]] QueueIndex queue_of(NodeIndex v) const noexcept { return queue_of_[v]; }
+  [[nodiscard]] QueueIndex queue_of(NodeIndex v) const noexcept {
+    QueueIndex q = queue_near_[v / near];
+    while (v >= end(queues_[q])) ++q;
+    return q;
+  }
   [[nodiscard]] static NodeIndex end(const Queue& queue) noexcept {
     return queue.start + static_cast<NodeIndex>(unrolled_runs) * queue.length;
   }
@@ -93,14 +96,14 @@ class OpGraph {
   // The node of an op in a run.
   [[nodiscard]] NodeIndex node(std::size_t plan, std::size_t seq, index_t run) const noexcept {
     const NodeIndex first = node_of_[first_op_[plan] + seq];
-    return first + static_cast<NodeIndex>(run) * queues_[queue_of_[first]].length;
+    return first + static_cast<NodeIndex>(run) * queues_[queue_of(first)].length;
   }
 
   // The node on its wire of an op that goes to another node, in a run; `no_node` for any other op.
   [[nodiscard]] NodeIndex wire(std::size_t plan, std::size_t seq, index_t run) const noexcept {
     if (wire_of_.empty()) return no_node;
     const NodeIndex first = wire_of_[first_op_[plan] + seq];
-    return first == no_node ? first : first + static_cast<NodeIndex>(run) * queues_[queue_of_[first]].length;
+    return first == no_node ? first : first + static_cast<NodeIndex>(run) * queues_[queue_of(first)].length;
   }
 
   // The node from which on the word of a signal or put is raised.
@@ -109,18 +112,18 @@ class OpGraph {
     return on_wire == no_node ? node(plan, seq, run) : on_wire;
   }
 
-  [[nodiscard]] index_t run_of(NodeIndex v) const noexcept { return place_of(v, queues_[queue_of_[v]]).run; }
+  [[nodiscard]] index_t run_of(NodeIndex v) const noexcept { return place_of(v, queues_[queue_of(v)]).run; }
 
   // The same node in the first run.
   [[nodiscard]] NodeIndex in_first_run(NodeIndex v) const noexcept {
-    const Queue& queue = queues_[queue_of_[v]];
+    const Queue& queue = queues_[queue_of(v)];
     return queue.start + place_of(v, queue).in;
   }
 
   // Where what the user has done is seen first: the call that follows a node of its queue. The node itself otherwise,
   // and where no call follows.
   [[nodiscard]] NodeIndex seen_at(NodeIndex v) const noexcept {
-    const QueueIndex q = queue_of_[v];
+    const QueueIndex q = queue_of(v);
     const Queue& queue = queues_[q];
     if (queue.role != Role::fill) return v;
     const NodeIndex run = (v - queue.start + 1) / queue.length;
@@ -130,7 +133,7 @@ class OpGraph {
 
   // What a node is.
   [[nodiscard]] Node decode(NodeIndex v) const noexcept {
-    const Queue& queue = queues_[queue_of_[v]];
+    const Queue& queue = queues_[queue_of(v)];
     const auto [in, run] = place_of(v, queue);
     Node node{queue.role, queue.rank, run, 0};
     if (queue.role == Role::fill) {
@@ -160,6 +163,8 @@ class OpGraph {
   }
 
  private:
+  static constexpr NodeIndex near = 64;
+
   // A node of a queue: which of a run's, and of which run. There are few runs, and divisions are slow.
   struct InQueue {
     NodeIndex in = 0;
@@ -288,7 +293,7 @@ class OpGraph {
   std::vector<NodeIndex> wire_of_;       // of each op, in the first run; empty on one node
   std::vector<std::uint32_t> seqs_;      // positions in the plan, lane by lane
   std::vector<std::uint32_t> wired_;     // the same, wire by wire
-  std::vector<QueueIndex> queue_of_;     // of each node
+  std::vector<QueueIndex> queue_near_;   // of each node whose number is a multiple of `near`
   std::vector<NodeIndex> extra_;         // of each node
   std::vector<std::uint8_t> touches_;    // of each node
   NodeIndex nodes_ = 0;

@@ -20,6 +20,9 @@ struct OpRows {
 
   [[nodiscard]] constexpr index_t begin(index_t row) const noexcept { return offset + row * pitch; }
   [[nodiscard]] constexpr bool dense() const noexcept { return rows == 1 || pitch == width; }
+  [[nodiscard]] constexpr OpRows some(index_t first, index_t count) const noexcept {
+    return {begin(first), width, pitch, count};
+  }
 
   // One past the last byte; -1 where that is no number or the rows are none.
   [[nodiscard]] constexpr index_t end() const noexcept {

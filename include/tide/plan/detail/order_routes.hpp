@@ -35,17 +35,18 @@ class OrderRoutes {
     histories_[link.history].push_back({at, from});
   }
 
-  // Whether a lane has waited for node `wanted` of another one, or for one behind it.
-  [[nodiscard]] bool waited(QueueIndex queue, QueueIndex other, NodeIndex wanted) const noexcept {
-    const Link* link = links_.find(key(queue, other));
-    return link != nullptr && link->last >= wanted;
-  }
-
-  // Whether a way leads from node `at` of a lane back to node `wanted`, or one behind it, of lane `other`.
-  [[nodiscard]] bool leads(QueueIndex queue, NodeIndex at, QueueIndex other, NodeIndex wanted) {
+  // Whether a way leads from node `at` of a lane, the last that it has reached, back to node `wanted`, or one behind
+  // it, of lane `other`. Then `wanted` becomes the one behind it.
+  [[nodiscard]] bool leads(QueueIndex queue, NodeIndex at, QueueIndex other, NodeIndex& wanted) {
+    if (const Link* link = links_.find(key(queue, other)); link != nullptr && link->last >= wanted) {
+      wanted = link->last;
+      return true;
+    }
     Known& known = routes_of(queue, other);
     for (std::size_t i = 0; i < known.routes.size(); ++i) {
-      if (!follows(known.routes[i], queue, at, other, wanted)) continue;
+      const NodeIndex last = end_of(known.routes[i], queue, at, other);
+      if (last == no_node || last < wanted) continue;
+      wanted = last;
       std::swap(known.routes[i], known.routes[i / 2]);
       return true;
     }
@@ -100,21 +101,29 @@ class OrderRoutes {
     const Link* link = links_.find(key(queue, other));
     if (link == nullptr) return no_node;
     const std::vector<Seen>& history = histories_[link->history];
-    if (history.back().at <= at) return history.back().of;
+    std::size_t last = history.size();  // behind it all are later than `at`: lanes are asked of what was lately
+    std::size_t first = last - 1;
+    for (std::size_t step = 1; history[first].at > at; step *= 2) {
+      if (first == 0) return no_node;
+      last = first;
+      first -= std::min(step, first);
+    }
+    const auto begin = history.begin();
     const auto found =
-        std::upper_bound(history.begin(), history.end(), at, [](NodeIndex v, const Seen& s) { return v < s.at; });
-    return found == history.begin() ? no_node : (found - 1)->of;
+        std::upper_bound(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last), at,
+                         [](NodeIndex v, const Seen& s) { return v < s.at; });
+    return (found - 1)->of;
   }
 
-  [[nodiscard]] bool follows(const std::vector<QueueIndex>& route, QueueIndex queue, NodeIndex at, QueueIndex other,
-                             NodeIndex wanted) const {
+  // The last node of `other` that a way leads back to.
+  [[nodiscard]] NodeIndex end_of(const std::vector<QueueIndex>& route, QueueIndex queue, NodeIndex at,
+                                 QueueIndex other) const {
     for (const QueueIndex next : route) {
       at = seen(queue, next, at);
-      if (at == no_node) return false;
+      if (at == no_node) return at;
       queue = next;
     }
-    at = seen(queue, other, at);
-    return at != no_node && at >= wanted;
+    return seen(queue, other, at);
   }
 
   // The lanes on a way, the last one included; none where no short one is found.

@@ -25,8 +25,8 @@ class Replay {
   Replay(const Replay&) = delete;  // the parts point to the state
   Replay& operator=(const Replay&) = delete;
 
-  // Replays all nodes in an order that lanes and signals allow.
-  void run(const std::vector<Stretch>& order) {
+  // Replays all nodes in an order that lanes and signals allow; false where that takes more than `most` rows in a run.
+  [[nodiscard]] bool run(const std::vector<Stretch>& order, index_t most) {
     caller_.prepare();
     for (std::size_t i = 0; i < order.size(); ++i) {
       const Stretch& stretch = order[i];
@@ -35,19 +35,21 @@ class Replay {
       for (NodeIndex v = stretch.begin; v < stretch.end; ++v) {
         if (v + ahead < stretch.end) graph_->expect(v + ahead);
         state_.order.reach(v, stretch.queue);
-        if (graph_->touches(v)) execute(v);
+        if (graph_->touches(v)) execute(v, stretch.queue);
       }
+      if (state_.memory.rows() > unrolled_runs * most) return false;
     }
     state_.faults.finish(state_.order.races(order));
+    return true;
   }
 
  private:
   static constexpr NodeIndex ahead = 4;
 
-  void execute(NodeIndex v) {
+  void execute(NodeIndex v, QueueIndex queue) {
     const OpGraph::Node node = graph_->decode(v);
     const bool gather = state_.collective.operation == Operation::gather;
-    state_.begin(v, node);
+    state_.begin(v, queue, node);
     switch (node.role) {
       case OpGraph::Role::call:
         break;
@@ -64,7 +66,7 @@ class Replay {
         if (node.run + 1 == unrolled_runs) caller_.read_output();
         break;
       case OpGraph::Role::op:
-        in_flight_.issue(v, state_.order);
+        if (graph_->op(node).kind == OpKind::put) in_flight_.issue(v, state_.order);
         return ops_.execute(graph_->op(node));
       case OpGraph::Role::wire:
         return ops_.deliver(graph_->op(node));

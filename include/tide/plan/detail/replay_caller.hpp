@@ -37,8 +37,8 @@ class CallerReplay {
       for (index_t row = 0; row < piece.outer && piece.width > 0; ++row) {
         const index_t begin = piece.offset(Buffer::slot) + row * piece.pitch_bytes(Buffer::slot);
         const ByteContent content{begin, -1, ByteContent::Kind::gathered, state_->run()};
-        const Cell cell{begin, state_->now, UINT32_MAX, content};
-        state_->write({rank, Space::slot, 0}, begin, begin + piece.width * piece.size(Buffer::slot), {&cell, 1},
+        const Column column{{0, state_->now, ReaderLists::none, content}, 0};
+        state_->write({rank, Space::slot, 0}, {begin, piece.width * piece.size(Buffer::slot)}, {&column, 1},
                       piece.parameter);
       }
     }
@@ -59,7 +59,7 @@ class CallerReplay {
   void take_slot() {
     const Rank rank = state_->node.rank;
     if (state_->pieces.bytes(rank, Space::inbox) == 0) return;
-    const Cell old{0, state_->now, UINT32_MAX, {}};
+    const Cell old{0, state_->now, ReaderLists::none, {}};
     for (index_t chunk = 0; chunk < state_->collective.space_instances(Space::inbox); ++chunk) {
       state_->memory.rewrite({rank, Space::inbox, chunk}, {&old, 1});
     }
@@ -69,7 +69,7 @@ class CallerReplay {
   void give_network_inbox_away() {
     const Rank rank = state_->node.rank;
     if (state_->pieces.bytes(rank, Space::network_inbox) == 0) return;
-    const Cell old{0, state_->now, UINT32_MAX, {}};
+    const Cell old{0, state_->now, ReaderLists::none, {}};
     for (index_t i = 0; i < state_->collective.network.inbox_instances; ++i) {
       state_->memory.rewrite({rank, Space::network_inbox, i}, {&old, 1});
     }
@@ -95,7 +95,7 @@ class CallerReplay {
 
   // The caller reads what this run should have made.
   void read_result(const MemoryRegion& region, index_t begin, index_t end, ByteContent::Kind kind, Law law) {
-    state_->memory.read(region, begin, end, [&](const ByteContent& content, index_t cell_begin, index_t cell_end) {
+    state_->memory.read_all(region, begin, end, [&](const ByteContent& content, index_t cell_begin, index_t cell_end) {
       const bool good = content.kind == kind && content.run == state_->node.run;
       if (!good) {
         state_->blame(law, region, cell_begin, cell_end, [&](const Side& side) {

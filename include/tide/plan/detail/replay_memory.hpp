@@ -5,22 +5,20 @@
 #pragma once
 
 #include <tide/plan/detail/cells.hpp>         // Cells
+#include <tide/plan/detail/node_reads.hpp>    // NodeReads, MemoryRegion
 #include <tide/plan/detail/piece_table.hpp>   // PieceTable
 #include <tide/plan/detail/replay_order.hpp>  // ReplayOrder, AccessConflict
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tide::detail {
-
-// Bytes of one instance of a space of a rank.
-struct MemoryRegion {
-  Rank rank{};
-  Space space = Space::slot;
-  index_t instance = 0;
-};
 
 // What a write met that it should not have met.
 struct WriteFault {
@@ -36,7 +34,7 @@ struct WriteFault {
 class ReplayMemory {
  public:
   ReplayMemory(const Collective& collective, const PieceTable& pieces, const OpGraph& graph, ReplayOrder& order)
-      : graph_(&graph), order_(&order) {
+      : graph_(&graph), order_(&order), reads_(collective, pieces, graph) {
     std::size_t stride = 0;
     for (std::size_t s = 0; s < space_count; ++s) {
       first_[s] = stride;
@@ -45,7 +43,7 @@ class ReplayMemory {
       stride += s == static_cast<std::size_t>(Space::signals) ? 0 : instances_[s];
     }
     stride_ = stride;
-    cells_.resize(stride * static_cast<std::size_t>(collective.ranks()));
+    cells_.resize(stride * static_cast<std::size_t>(collective.ranks()), Cells(readers_));
     for (index_t r = 0; r < collective.ranks(); ++r) {
       for (std::size_t s = 0; s < static_cast<std::size_t>(Space::signals); ++s) {
         const index_t bytes = pieces.bytes(Rank{r}, static_cast<Space>(s));
@@ -59,10 +57,26 @@ class ReplayMemory {
     }
   }
 
+  ReplayMemory(const ReplayMemory&) = delete;  // cells point to the readers
+  ReplayMemory& operator=(const ReplayMemory&) = delete;
+
   // Says which node the accesses that follow are of.
-  void begin(NodeIndex now, index_t run) {
+  void begin(NodeIndex now, QueueIndex queue, index_t run) {
     now_ = now;
+    last_ = now;
+    queue_ = queue;
     run_ = run;
+  }
+
+  // Reads, in f, for all nodes of the lane from the one that is replayed to `last`: faults are not told, but make it
+  // false, as f does; then each node has to read for itself.
+  template <class F>
+  [[nodiscard]] bool read_until(NodeIndex last, F f) {
+    last_ = last;
+    ordered_ = true;
+    const bool good = f();
+    last_ = now_;
+    return good && ordered_;
   }
 
   [[nodiscard]] Cells& cells(const MemoryRegion& region) noexcept {
@@ -70,69 +84,83 @@ class ReplayMemory {
                   first_[static_cast<std::size_t>(region.space)] + static_cast<std::size_t>(region.instance)];
   }
 
+  // How many rows have been read and written; those that lie alike are one.
+  [[nodiscard]] index_t rows() const noexcept { return rows_; }
+
   // Says that an access to a byte will follow soon.
   void expect(const MemoryRegion& region, index_t byte) noexcept { cells(region).expect(byte); }
 
   // What a byte is: a look that is no access.
   [[nodiscard]] ByteContent at(const MemoryRegion& region, index_t byte) noexcept { return cells(region).at(byte); }
 
-  // Calls f(content, begin, end) for each cell of [begin, end): a look that is no access.
+  // Calls f(part) for what rows are: a look that is no access.
   template <class F>
-  void look(const MemoryRegion& region, index_t begin, index_t end, F f) {
-    cells(region).visit(begin, end, [&](const Cell& cell, index_t cell_end) { f(cell.content, cell.begin, cell_end); });
+  void look(const MemoryRegion& region, const OpRows& rows, F f) {
+    cells(region).visit(rows, [&](const Cell&, const Part& part) { f(part); });
   }
 
-  // Reads [begin, end): calls judge(content, begin, end) for each cell; it says whether that is what should be there.
+  // Reads rows: calls judge(part) for what they are; it says whether that is what should be there.
   template <class Judge>
-  void read(const MemoryRegion& region, index_t begin, index_t end, Judge judge) {
-    cells(region).visit(begin, end, [&](Cell& cell, index_t cell_end) {
-      const bool stale = !judge(cell.content, cell.begin, cell_end);
-      if (cell.writer != no_node) {
-        conflict(region, cell.begin, cell_end, cell.writer, {.earlier_writes = true, .stale = stale});
-      }
-      add_reader(cell, stale);
+  void read(const MemoryRegion& region, const OpRows& rows, Judge judge) {
+    cells(region).visit(rows, [&](Cell& cell, const Part& part) {
+      const OpRows met = met_by(rows, part);
+      read(region, cell, met.offset, met.offset + met.width, judge(part));
     });
   }
 
-  // Writes [begin, end) with what `by` says.  @param same  whether the op puts each byte where it has read it
-  WriteFault write(const MemoryRegion& region, index_t begin, index_t end, std::span<const Cell> by,
-                   bool same = false) {
+  // Reads [begin, end), in no order: calls judge(content, begin, end) for what is there.
+  template <class Judge>
+  void read_all(const MemoryRegion& region, index_t begin, index_t end, Judge judge) {
+    cells(region).visit_cells(begin, end, [&](Cell& cell, const OpRows& rows) {
+      const index_t row_end = rows.offset + rows.width;
+      read(region, cell, rows.offset, row_end, judge(cell.content, rows.offset, row_end));
+    });
+  }
+
+  // Writes to all rows what `by` says of one.  @param same  whether the op puts each byte where it has read it
+  WriteFault write(const MemoryRegion& region, const OpRows& rows, std::span<const Column> by, bool same = false) {
     WriteFault fault;
     const bool once = region.space == Space::slot || region.space == Space::output;
     Cells& memory = cells(region);
-    const Cells::Position first = memory.visit(begin, end, [&](Cell& cell, index_t cell_end) {
+    memory.visit(rows, [&](Cell& cell, const Part& part) {
+      const OpRows met = met_by(rows, part);
       const bool padding = cell.content.kind == ByteContent::Kind::padding && !is_passed_through(region.space);
-      const bool own = overwrite(region, cell, cell_end) && !same;
+      const std::optional<ByteRun> own = overwrite(region, cell, met, !same);
       const bool again = once && !same && cell.content.kind != ByteContent::Kind::nothing && cell.writer != no_node &&
                          graph_->run_of(cell.writer) == run_;
       if (fault.any() || !(padding || own || again)) return;
-      fault = {padding, own, again ? cell.writer : no_node, cell.begin, cell_end};
+      fault = {padding, own.has_value(), again ? cell.writer : no_node, met.offset, met.offset + met.width};
+      if (own && !padding) std::tie(fault.begin, fault.end) = std::tie(own->begin, own->end);
     });
-    memory.replace(first, end, by);
+    memory.replace(rows, by);
     return fault;
   }
 
   // Writes a whole region anew; what is padding in `by` is not touched.
   void rewrite(const MemoryRegion& region, std::span<const Cell> by) {
     Cells& memory = cells(region);
-    const index_t end = memory.end();
-    memory.visit(0, end, [&](Cell& cell, index_t cell_end) {
-      if (cell.content.kind != ByteContent::Kind::padding) overwrite(region, cell, cell_end);
+    memory.visit_cells(0, memory.end(), [&](Cell& cell, const OpRows& rows) {
+      if (cell.content.kind != ByteContent::Kind::padding) overwrite(region, cell, rows, false);
     });
-    memory.assign(by, end);
+    memory.assign(by, memory.end());
   }
 
  private:
-  struct Link {
-    NodeIndex node = no_node;  // and in the highest bit, whether it read what it should not have
-    std::uint32_t next = UINT32_MAX;
+  struct ByteRun {
+    index_t begin = 0;
+    index_t end = 0;
   };
   struct How {
     bool earlier_writes = false;
     bool later_writes = false;
     bool stale = false;
   };
-  static constexpr NodeIndex stale_bit = NodeIndex{1} << 31;
+
+  // The bytes of a part; rows without gaps are one.
+  [[nodiscard]] static OpRows met_by(const OpRows& rows, const Part& part) noexcept {
+    const OpRows met{rows.begin(part.first) + part.from, part.bytes, rows.pitch, part.rows};
+    return met.dense() ? OpRows{met.offset, met.rows * met.width} : met;
+  }
 
   void conflict(const MemoryRegion& region, index_t begin, index_t end, NodeIndex earlier, How how) {
     if (earlier == now_ || order_->known(earlier)) return;
@@ -140,40 +168,93 @@ class ReplayMemory {
     order_->keep({earlier, now_, {region.rank, place, begin, end}, how.earlier_writes, how.later_writes, how.stale});
   }
 
-  // Compares a write with the last write and the reads since; returns whether the same op is among the readers.
-  bool overwrite(const MemoryRegion& region, const Cell& cell, index_t end) {
-    bool own = cell.writer == now_;
+  void read(const MemoryRegion& region, Cell& cell, index_t begin, index_t end, bool right) {
+    const bool several = last_ != now_;
+    if (several) {
+      ordered_ = ordered_ && (cell.writer == no_node || order_->known(cell.writer));
+    } else if (cell.writer != no_node) {
+      conflict(region, begin, end, cell.writer, {.earlier_writes = true, .stale = !right});
+    }
+    readers_.add(cell.readers, now_, last_, queue_, !right && !several);
+    ++rows_;
+  }
+
+  // Compares a write with the last write and the reads since; returns bytes that the same op writes or, where that is
+  // asked, reads.
+  std::optional<ByteRun> overwrite(const MemoryRegion& region, const Cell& cell, const OpRows& rows, bool own_reads) {
+    ++rows_;
+    std::optional<ByteRun> own;
+    if (cell.writer == now_) own = {rows.offset, rows.offset + rows.width};
     if (cell.writer != no_node) {
-      conflict(region, cell.begin, end, cell.writer, {.earlier_writes = true, .later_writes = true});
+      conflict(region, rows.offset, rows.offset + rows.width, cell.writer,
+               {.earlier_writes = true, .later_writes = true});
     }
-    for (std::uint32_t i = cell.readers; i != UINT32_MAX; i = links_[i].next) {
-      const NodeIndex reader = links_[i].node & ~stale_bit;
-      own = own || reader == now_;
-      conflict(region, cell.begin, end, reader, {.later_writes = true, .stale = (links_[i].node & stale_bit) != 0});
-    }
+    readers_.for_each(cell.readers, [&](const ReaderLists::Readers& readers) {
+      if (readers.last == now_) {
+        for (index_t row = 0; own_reads && !own && row < rows.rows; ++row) {
+          reads_.for_each_overlap(now_, region, rows.begin(row), rows.begin(row) + rows.width,
+                                  [&](index_t begin, index_t end) {
+                                    own = own ? own : ByteRun{begin, end};
+                                  });
+        }
+      } else if (!order_->known(readers.last)) {
+        for (index_t row = 0; row < rows.rows; ++row) {
+          compare(region, {rows.begin(row), rows.begin(row) + rows.width}, readers);
+        }
+      }
+    });
     return own;
   }
 
-  // Lists are shared by cells that were one, so links never change. A later reader on a lane stands for earlier ones.
-  void add_reader(Cell& cell, bool stale) {
-    std::uint32_t next = cell.readers;
-    if (next != UINT32_MAX && (links_[next].node & stale_bit) == 0 &&
-        graph_->queue_of(links_[next].node) == graph_->queue_of(now_)) {
-      next = links_[next].next;
+  // Compares a write of some bytes with those that have read them, of each byte with the last on its lane: where a
+  // write is behind one node of a lane, it is behind those before. Those that have read what they should not have are
+  // all told.
+  void compare(const MemoryRegion& region, ByteRun bytes, const ReaderLists::Readers& readers) {
+    std::vector<ByteRun> open{bytes};
+    std::vector<std::pair<ByteRun, NodeIndex>> found;
+    for (NodeIndex v = readers.last; !open.empty() && !order_->known(v); --v) {
+      if (graph_->touches(v)) {
+        std::vector<ByteRun> rest = take_read(region, v, open, found);
+        if (!readers.stale) open = std::move(rest);
+      }
+      if (v == readers.first) break;
     }
-    cell.readers = static_cast<std::uint32_t>(links_.size());
-    links_.push_back({now_ | (stale ? stale_bit : 0), next});
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+    for (const auto& [run, node] : found) {
+      conflict(region, run.begin, run.end, node, {.later_writes = true, .stale = readers.stale});
+    }
+  }
+
+  // Appends what a node reads of some bytes to `found`; returns the others.
+  std::vector<ByteRun> take_read(const MemoryRegion& region, NodeIndex v, const std::vector<ByteRun>& bytes,
+                                 std::vector<std::pair<ByteRun, NodeIndex>>& found) const {
+    std::vector<ByteRun> rest;
+    for (const ByteRun& run : bytes) {
+      index_t next = run.begin;
+      reads_.for_each_overlap(v, region, run.begin, run.end, [&](index_t begin, index_t end) {
+        if (begin > next) rest.push_back({next, begin});
+        if (end > next) found.push_back({{std::max(begin, next), end}, v});
+        next = std::max(next, end);
+      });
+      if (next < run.end) rest.push_back({next, run.end});
+    }
+    return rest;
   }
 
   const OpGraph* graph_;
   ReplayOrder* order_;
+  NodeReads reads_;
   std::array<std::size_t, space_count> first_{};
   std::array<std::size_t, space_count> instances_{};
   std::size_t stride_ = 0;
+  ReaderLists readers_;
   std::vector<Cells> cells_;
-  std::vector<Link> links_;
   NodeIndex now_ = no_node;
+  NodeIndex last_ = no_node;
+  bool ordered_ = true;
+  QueueIndex queue_ = 0;
   index_t run_ = 0;
+  index_t rows_ = 0;
 };
 
 }  // namespace tide::detail

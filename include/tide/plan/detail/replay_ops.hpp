@@ -10,7 +10,7 @@
 #include <tide/plan/detail/replay_state.hpp>  // ReplayState
 #include <tide/plan/detail/replay_sums.hpp>   // SumReplay
 
-#include <algorithm>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -44,13 +44,13 @@ class OpReplay {
   // What a put has read comes to its peer.
   void deliver(const Op& op) {
     const auto sent = on_wire_.find(state_->now);
-    state_->write({Rank{op.peer}, op.target.space, op.target.instance}, op.target_offset, op.target_offset + op.width,
-                  sent->second, ParameterIndex{op.target.parameter});
+    state_->write({Rank{op.peer}, op.target.space, op.target.instance}, {op.target_offset, op.width}, sent->second,
+                  ParameterIndex{op.target.parameter});
     on_wire_.erase(sent);
   }
 
  private:
-  static constexpr index_t ahead = 8;  // rows whose memory is asked for before it is needed
+  static constexpr std::size_t ahead = 8;  // parts whose memory is asked for before it is needed
 
   // Whether an op names the parameter that its first byte is of: what is said of the op rests on it.
   void check_name(const Op& op) {
@@ -71,15 +71,15 @@ class OpReplay {
   void issue(const Op& op) {
     const OpGraph::Node& node = state_->node;
     const NodeIndex wire = state_->ops.wire(static_cast<std::size_t>(node.rank.value), node.seq, node.run);
-    const MemoryRegion from{node.rank, op.source.space, op.source.instance};
     row_.clear();
-    index_t next = op.target_offset;
-    read(from, op.source_offset, op.source_offset + op.width,
-         [&](const ByteContent& content, index_t bytes) { next = state_->append(row_, next, bytes, wire, content); });
+    index_t next = 0;
+    read({node.rank, op.source.space, op.source.instance}, {op.source_offset, op.width},
+         [&](const Part& part) { next = state_->append(row_, next, part.bytes, wire, part.content); });
     on_wire_.emplace(wire, row_);
   }
 
-  // Copy, multicast and cast: reads row by row and writes to `ranks` ranks from `first` on.
+  // Copy, multicast and cast: reads all rows and writes them to `ranks` ranks from `first` on, as many at once as are
+  // alike.
   void move(const Op& op, Rank first, index_t ranks) {
     OpRows source = source_rows(op);
     OpRows target = target_rows(op, state_->collective);
@@ -89,67 +89,86 @@ class OpReplay {
       source.rows = 1;
     }
     const MemoryRegion from{state_->node.rank, op.source.space, op.source.instance};
-    const auto expect = [&](index_t row) {
-      state_->memory.expect(from, source.begin(row));
-      for (index_t i = 0; i < ranks; ++i) {
-        state_->memory.expect({Rank{first.value + i}, op.target.space, op.target.instance}, target.begin(row));
+    parts_.clear();
+    read(from, source, [&](const Part& part) { parts_.push_back(part); });
+    for_each_rows_alike(parts_, [&](std::span<const Part> columns) {
+      const OpRows rows = target.some(columns[0].first, columns[0].rows);
+      const auto next_part = static_cast<std::size_t>(columns.data() - parts_.data()) + ahead;
+      for (index_t i = 0; next_part < parts_.size() && i < ranks; ++i) {
+        const MemoryRegion to{Rank{first.value + i}, op.target.space, op.target.instance};
+        state_->memory.expect(to, target.begin(parts_[next_part].first));
       }
-    };
-    for (index_t row = 1; row < std::min(ahead, source.rows); ++row) expect(row);
-    for (index_t row = 0; row < source.rows; ++row) {
-      const index_t at = target.begin(row);
+      if (op.kind == OpKind::cast) return cast(op, rows, columns);
       row_.clear();
-      if (row + ahead < source.rows) expect(row + ahead);
-      index_t next = at;
-      const auto append = [&](const ByteContent& content, index_t bytes) {
-        next = state_->append(row_, next, bytes, state_->now, content);
-      };
-      read(from, source.begin(row), source.begin(row) + source.width, [&](const ByteContent& content, index_t bytes) {
-        if (op.kind != OpKind::cast) return append(content, bytes);
-        cast_content(state_->pieces, kernel_of(op, state_->collective), content, bytes, append);
-      });
+      index_t next = 0;
+      for (const Part& part : columns) {
+        next = state_->append(row_, next, part.bytes, state_->now, part.content, rows.rows > 1 ? part.step : 0);
+      }
       for (index_t i = 0; i < ranks; ++i) {
         const MemoryRegion to{Rank{first.value + i}, op.target.space, op.target.instance};
-        const bool same = op.kind != OpKind::cast && to.rank == from.rank && to.space == from.space &&
-                          to.instance == from.instance && source.offset == target.offset &&
-                          (source.rows == 1 || source.pitch == target.pitch);
-        state_->write(to, at, at + target.width, row_, ParameterIndex{op.target.parameter}, same);
-        if (to.space == Space::slot) check_row(to, at + target.width);
+        write(op, to, rows,
+              to == from && source.offset == target.offset && (source.rows == 1 || source.pitch == target.pitch));
       }
-    }
-  }
-
-  // Reads what is to be moved; calls f(content, bytes) for each cell. What was passed here in another run is stale.
-  template <class F>
-  void read(const MemoryRegion& from, index_t begin, index_t end, F f) {
-    const bool passed = is_passed_through(from.space);
-    state_->memory.read(from, begin, end, [&](const ByteContent& content, index_t cell_begin, index_t cell_end) {
-      f(content, cell_end - cell_begin);
-      return !passed || (content.kind != ByteContent::Kind::nothing && content.run == state_->run());
     });
   }
 
-  // Whether a row brings each byte of the slot what belongs there.
-  void check_row(const MemoryRegion& to, index_t end) {
+  // Elements of masters, row by row: what they become depends on their parameter.
+  void cast(const Op& op, const OpRows& rows, std::span<const Part> columns) {
+    for (index_t row = 0; row < rows.rows; ++row) {
+      row_.clear();
+      index_t next = 0;
+      for (const Part& part : columns) {
+        cast_content(state_->pieces, kernel_of(op, state_->collective), part.row(row), part.bytes,
+                     [&](const ByteContent& content, index_t bytes) {
+                       next = state_->append(row_, next, bytes, state_->now, content);
+                     });
+      }
+      write(op, {state_->node.rank, op.target.space, op.target.instance}, rows.some(row, 1), false);
+    }
+  }
+
+  void write(const Op& op, const MemoryRegion& to, const OpRows& rows, bool same) {
+    state_->write(to, rows, row_, ParameterIndex{op.target.parameter}, same);
+    if (to.space == Space::slot) check_row(to, rows);
+  }
+
+  // Reads what is to be moved; calls f(part) for what it is. What was passed here in another run is stale.
+  template <class F>
+  void read(const MemoryRegion& from, const OpRows& rows, F f) {
+    const bool passed = is_passed_through(from.space);
+    state_->memory.read(from, rows, [&](const Part& part) {
+      f(part);
+      return !passed || (part.content.kind != ByteContent::Kind::nothing && part.content.run == state_->run());
+    });
+  }
+
+  // Whether rows bring each byte of the slot what belongs there.
+  void check_row(const MemoryRegion& to, const OpRows& rows) {
     for (std::size_t i = 0; i < row_.size(); ++i) {
-      const Cell& cell = row_[i];
-      const index_t cell_end = i + 1 < row_.size() ? row_[i + 1].begin : end;
-      const bool right = cell.content.kind == ByteContent::Kind::gathered && cell.content.offset == cell.begin;
-      if (right && cell.content.run == state_->node.run) continue;
-      state_->blame(Law::delivery, to, cell.begin, cell_end, [&](const Side& side) {
+      const ByteContent& content = row_[i].cell.content;
+      const index_t begin = rows.offset + row_[i].cell.begin;
+      const bool gathered = content.kind == ByteContent::Kind::gathered;
+      const bool first = gathered && content.offset == begin;
+      const bool right = first && (rows.rows == 1 || row_[i].step == rows.pitch);
+      if (right && content.run == state_->node.run) continue;
+      const index_t wrong = first && !right ? 1 : 0;  // the first row where it is
+      const index_t bytes = (i + 1 < row_.size() ? row_[i + 1].cell.begin : rows.width) - row_[i].cell.begin;
+      const index_t at = begin + wrong * rows.pitch;
+      state_->blame(Law::delivery, to, at, at + bytes, [&](const Side& side) {
         const std::string text = " writes " + state_->faults.what(side) + " with ";
         if (right) return text + "bytes of an earlier run";
-        if (cell.content.kind != ByteContent::Kind::gathered) return text + "something else than its elements";
-        return text + "what belongs at [" + std::to_string(cell.content.offset) + ", " +
-               std::to_string(cell.content.offset + cell_end - cell.begin) + ")";
+        if (!gathered) return text + "something else than its elements";
+        const index_t belongs = content.offset + wrong * row_[i].step;
+        return text + "what belongs at [" + std::to_string(belongs) + ", " + std::to_string(belongs + bytes) + ")";
       });
     }
   }
 
   ReplayState* state_;
   SumReplay sums_;
-  std::vector<Cell> row_;                                     // what the row that is being moved holds, at its target
-  std::unordered_map<NodeIndex, std::vector<Cell>> on_wire_;  // what puts have read that have not come
+  std::vector<Part> parts_;                                     // what the op reads
+  std::vector<Column> row_;                                     // what the row that is being moved holds
+  std::unordered_map<NodeIndex, std::vector<Column>> on_wire_;  // what puts have read that have not come
 };
 
 }  // namespace tide::detail

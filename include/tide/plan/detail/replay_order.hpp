@@ -38,8 +38,9 @@ class ReplayOrder {
   // Must be called for each node of the replay, before its accesses.
   void reach(NodeIndex v, QueueIndex queue) {
     now_ = v;
-    queue_ = queue;
     const NodeIndex from = graph_->extra(v);
+    if (from != no_node || queue != queue_) ++version_;
+    queue_ = queue;
     if (from == no_node) return;
     follow(from);
     if (graph_->queues()[queue_].role == OpGraph::Role::op) return;
@@ -53,17 +54,15 @@ class ReplayOrder {
 
   // Whether a node that has been replayed is known to come before the one that is being replayed.
   [[nodiscard]] bool known(NodeIndex earlier) {
-    Pair& last = proved_[earlier % proved_.size()];
-    if (last.earlier == earlier && last.later == now_) return true;
-    if (graph_->queue_of(earlier) != queue_) {
-      const NodeIndex seen = graph_->seen_at(earlier);
-      const QueueIndex queue = graph_->queue_of(seen);
-      if (queue == queue_ ? seen > now_
-                          : !routes_.waited(queue_, queue, seen) && !routes_.leads(queue_, now_, queue, seen)) {
-        return false;
-      }
-    }
-    last = {earlier, now_};
+    const QueueIndex from = graph_->queue_of(earlier);
+    if (from == queue_) return true;
+    Proved& proved = proved_[from % proved_.size()];
+    if (proved.queue == from && proved.version == version_ && earlier <= proved.last) return true;
+    const NodeIndex seen = graph_->seen_at(earlier);
+    const QueueIndex queue = seen == earlier ? from : graph_->queue_of(seen);
+    NodeIndex last = seen;
+    if (queue == queue_ ? seen > now_ : !routes_.leads(queue_, now_, queue, last)) return false;
+    proved = {from, version_, seen == earlier ? last : earlier};
     return true;
   }
 
@@ -114,9 +113,11 @@ class ReplayOrder {
   }
 
  private:
-  struct Pair {
-    NodeIndex earlier = no_node;
-    NodeIndex later = no_node;
+  // The last node of a lane that is known to come before the one that is being replayed.
+  struct Proved {
+    QueueIndex queue = 0;
+    std::uint64_t version = 0;
+    NodeIndex last = 0;
   };
 
   static constexpr std::size_t width = 16;
@@ -168,8 +169,9 @@ class ReplayOrder {
   const OpGraph* graph_;
   NodeIndex now_ = no_node;
   QueueIndex queue_ = 0;
-  std::array<Pair, 256> proved_{};  // pairs that were known, of late: rows of one op meet the same ops again and again
-  FlatTable<NodeIndex> imported_;   // (the caller's queue): up to where it knows what the lane of its exit knew
+  std::uint64_t version_ = 0;         // of what is known: it changes where a node waits for another
+  std::array<Proved, 256> proved_{};  // of late: ops between two waits meet the same lanes again and again
+  FlatTable<NodeIndex> imported_;     // (the caller's queue): up to where it knows what the lane of its exit knew
   OrderRoutes routes_;
   FlatTable<std::uint32_t> places_;  // (earlier, later): where in kept_
   std::vector<AccessConflict> kept_;

@@ -25,17 +25,18 @@ class ReplayState {
         faults(table, graph, report) {}
 
   // Says which node the accesses that follow are of.
-  void begin(NodeIndex v, const OpGraph::Node& what) {
+  void begin(NodeIndex v, QueueIndex queue, const OpGraph::Node& what) {
     now = v;
     node = what;
-    memory.begin(v, what.run);
+    memory.begin(v, queue, what.run);
   }
 
   [[nodiscard]] std::uint8_t run() const noexcept { return static_cast<std::uint8_t>(node.run); }
 
-  void write(const MemoryRegion& region, index_t begin, index_t end, std::span<const Cell> by, ParameterIndex parameter,
+  // Writes to all rows what `by` says of one.
+  void write(const MemoryRegion& region, const OpRows& rows, std::span<const Column> by, ParameterIndex parameter,
              bool same = false) {
-    const WriteFault fault = memory.write(region, begin, end, by, same);
+    const WriteFault fault = memory.write(region, rows, by, same);
     if (!fault.any()) return;
     const Side side = faults.side(now, region, fault.begin, fault.end, parameter);
     const std::string text = faults.who(side) + " writes " + faults.what(side);
@@ -50,11 +51,12 @@ class ReplayState {
     }
   }
 
-  // Appends `bytes` bytes at `begin` to a row that `writer` writes; returns where they end.
-  static index_t append(std::vector<Cell>& row, index_t begin, index_t bytes, NodeIndex writer,
-                        const ByteContent& content) {
-    if (row.empty() || row.back().content.from(begin - row.back().begin) != content) {
-      row.push_back({begin, writer, UINT32_MAX, content});
+  // Appends `bytes` bytes at `begin` to what `writer` writes to a row; returns where they end. In rows behind it they
+  // are `content` stepped by `step`.
+  static index_t append(std::vector<Column>& row, index_t begin, index_t bytes, NodeIndex writer,
+                        const ByteContent& content, index_t step = 0) {
+    if (row.empty() || row.back().step != step || row.back().at(0, begin) != content) {
+      row.push_back({{begin, writer, ReaderLists::none, content}, step});
     }
     return begin + bytes;
   }

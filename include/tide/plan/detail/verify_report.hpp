@@ -44,6 +44,10 @@ class VerifyReport {
     violations_.push_back({law, std::move(text), first, second});
   }
 
+  void add_too_many_rows(index_t most) {
+    add(Law::bounds, "the plans move more than " + std::to_string(most) + " rows in a run; verify follows no more");
+  }
+
   // An op as a side, without bytes.
   [[nodiscard]] Side bare(std::size_t plan, std::size_t seq, index_t run = 0) const {
     Side side;
