@@ -338,6 +338,26 @@ TEST_CASE("HostCluster: a rank that ends before init is named there, at once") {
   CHECK(std::chrono::steady_clock::now() - begun < 30s);
 }
 
+TEST_CASE("HostCluster: of a rank that throws, and whose fabric is closed by that, the others hear what it threw") {
+  struct Closes {
+    tide::HostFabric& fabric;
+    ~Closes() {
+      fabric.close();
+      std::this_thread::sleep_for(20ms);  // until it has been told
+    }
+  };
+  std::string text;
+  const auto program = [&](tide::HostFabric& fabric) {
+    if (fabric.rank().value == 1) {
+      const Closes closes{fabric};
+      throw std::runtime_error("the user's own");
+    }
+    text = text_of([&] { fabric.init(); });
+  };
+  CHECK_THROWS_AS(HostRanks{}.run(2, program), std::runtime_error);
+  CHECK(text == "tide::HostCluster: rank 1 threw: the user's own");
+}
+
 TEST_CASE("HostCluster: what a rank has enqueued goes on after its program has ended, and the next run may follow") {
   const Block layout = fabric_suite::block_on(3);
   const CollectiveOracle oracle(layout.view());

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 namespace tide {
 
@@ -375,7 +376,8 @@ inline void HostFabric::close() {
   if (inside) raise(Errc::order, "tide::HostFabric: close must not be called by a function on a stream.");
   while_waiting(true, [this] { stop(); });
   if (state_->failure.failed()) raise_failure();
-  state_->end(rank_, true);
+  // Where an exception closes it, that is what the others are to hear of.
+  if (std::uncaught_exceptions() == 0) state_->end(rank_, true);
 }
 
 }  // namespace tide
