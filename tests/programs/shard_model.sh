@@ -77,6 +77,7 @@ done
 expect 0 '' "${odd[@]}" --group ragged --mesh 3x1
 expect 0 '' "${odd[@]}" --group ragged --ranks 3
 expect 0 '' "${odd[@]}" --group once --ranks 64
+expect 0 '' --model-file odd.json --group once --ranks 256 --samples 1 --no-flat
 expect 0 '' --help
 expect 0 '' --list
 grep -q 'qwen3-30b-a3b.*393' out.txt || fail '--list does not show the block of 393 parameters'
