@@ -48,7 +48,8 @@ constexpr std::string_view usage =
   --print                        of plan: every op in words
   --machine h200_node|cpu:N      of plan: the machine of the bound; a CPU copies N GB/s
   --transport unicast|multicast  of a gather
-  --own copy|in_place|cast       of a gather: how the own block gets into the own slot (multicast brings it along)
+  --own copy|in_place|cast       of a gather: how the own block gets into the own slot; a multicast brings it along, and
+                                 takes no copy
   --gradients storage|table      of a reduce: where gradients lie
   --finish store|accumulate      of a reduce: what is done with the sum
   --chunks N, --inbox-bytes N    of a reduce: the ring of the inbox, 4 and 67108864 if not given
@@ -76,7 +77,11 @@ tide::OwnBlock parse_own(const Args& args, TransportChoice transport) {
   using tide::OwnBlock;
   if (!args.has("--own")) return transport == TransportChoice::multicast ? OwnBlock::multicast : OwnBlock::copy;
   constexpr OwnBlock choices[] = {OwnBlock::copy, OwnBlock::in_place, OwnBlock::cast};
-  return choices[args.choice("--own", {"copy", "in_place", "cast"})];
+  const OwnBlock own = choices[args.choice("--own", {"copy", "in_place", "cast"})];
+  if (own == OwnBlock::copy && transport == TransportChoice::multicast) {
+    throw UsageError("--own copy belongs to --transport unicast: a multicast writes the own block, too");
+  }
+  return own;
 }
 
 // Refuses flags that say nothing of what is asked for: whoever gives one means something else.

@@ -69,6 +69,13 @@ for flag in '--transport unicast' '--own copy' '--chunk-bytes 4096' '--puts-in-f
     expect 2 "${flag% *} belongs to --op gather" $command --model llama3.1-8b --mesh 2x2 --op reduce $flag
   done
 done
+for mesh in 1x4 2x2; do
+  for command in plan verify; do
+    expect 2 '--own copy belongs to --transport unicast' \
+      $command --model llama3.1-8b --mesh $mesh --transport multicast --own copy
+  done
+  expect 0 '' verify --model-file small.json --group head --mesh $mesh --transport multicast --own in_place
+done
 expect 2 '--json needs a value' layout --model llama3.1-8b --mesh 1x4 --json ''
 expect 2 '--json needs a value' layout --model llama3.1-8b --mesh 1x4 --json=
 expect 2 'given as --group=--value' layout --model llama3.1-8b --mesh 1x4 --group --x
