@@ -118,6 +118,11 @@ PlanChoices parse_choices(const Args& args) {
   choices.inbox_chunks = args.number("--chunks", choices.inbox_chunks, 1, 255);
   choices.inbox_bytes = args.number("--inbox-bytes", choices.inbox_bytes, 1, index_t{1} << 40);
   choices.mesh = chosen_mesh(args);
+  for (const char* flag : {"--exchange", "--chunk-bytes", "--puts-in-flight"}) {
+    if (choices.mesh.nodes == 1 && args.has(flag)) {
+      throw UsageError(std::string(flag) + " belongs to a mesh of several nodes: on one nothing crosses");
+    }
+  }
   choices.rails.chunk_bytes = args.number("--chunk-bytes", choices.rails.chunk_bytes, 16, index_t{1} << 40);
   choices.rails.puts_in_flight = args.number("--puts-in-flight", choices.rails.puts_in_flight, 2, 65535);
   choices.exchange = static_cast<tide::Exchange>(args.choice("--exchange", {"doubling", "direct", "in_switch"}));

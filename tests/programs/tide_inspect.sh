@@ -76,6 +76,11 @@ for mesh in 1x4 2x2; do
   done
   expect 0 '' verify --model-file small.json --group head --mesh $mesh --transport multicast --own in_place
 done
+for flag in '--chunk-bytes 64' '--puts-in-flight 4' '--op reduce --exchange direct' '--op reduce --exchange doubling'; do
+  for command in plan verify; do
+    expect 2 'belongs to a mesh of several nodes' $command --model llama3.1-8b --mesh 1x4 $flag
+  done
+done
 expect 2 '--json needs a value' layout --model llama3.1-8b --mesh 1x4 --json ''
 expect 2 '--json needs a value' layout --model llama3.1-8b --mesh 1x4 --json=
 expect 2 'given as --group=--value' layout --model llama3.1-8b --mesh 1x4 --group --x
