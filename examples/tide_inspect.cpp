@@ -152,6 +152,11 @@ std::vector<FileUnit> chosen_units(const Args& args, FileModel& model) {
   throw UsageError("--group: " + model.name + " has no group '" + *name + "'; it has " + known);
 }
 
+// Whatever takes long begins with this.
+void require_writable_json(const Args& args) {
+  if (const std::optional<std::string> file = args.text("--json")) require_writable(*file);
+}
+
 // JSON where --json says, a table on standard output unless that is taken.
 template <class WriteJson, class WriteTable>
 void report(const Args& args, WriteJson write_json, WriteTable write_table) {
@@ -308,6 +313,7 @@ int plan(const Args& args) {
   const std::vector<FileUnit> units = chosen_units(args, model);
   const auto unit = std::max_element(units.begin(), units.end(),
                                      [](const FileUnit& a, const FileUnit& b) { return a.repeat < b.repeat; });
+  require_writable_json(args);
   const Progress progress;
   progress.say(printable(unit->name) + ": planning");
   const PlanFile file = make_plans(model.name, unit->name, unit->parameters, choices);
@@ -459,13 +465,16 @@ int verify(const Args& args) {
           "--finish", "--chunks", "--inbox-bytes", "--exchange", "--chunk-bytes", "--puts-in-flight"}) {
       if (args.has(flag)) throw UsageError("the file of --plan says it all; leave out " + std::string(flag));
     }
+    require_writable_json(args);
     progress.say("reading " + printable(*path));
     all.push_back(judge(read_plan_file(*path), progress));
   } else {
     PlanChoices choices = parse_choices(args);
     choices.proved = true;
     FileModel model = choose_model(args);
-    for (const FileUnit& unit : chosen_units(args, model)) {
+    const std::vector<FileUnit> units = chosen_units(args, model);
+    require_writable_json(args);
+    for (const FileUnit& unit : units) {
       const bool known = std::any_of(all.begin(), all.end(), [&](const Judged& judged) {
         return same_plans(judged.parameters.view(), unit.parameters.view());
       });

@@ -10,11 +10,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <set>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -66,11 +68,15 @@ template <class Fail>
   tide::raise(tide::Errc::argument, "cannot write '" + path + "': " + (errno == 0 ? "failed" : std::strerror(errno)));
 }
 
-/// Refuses a file that cannot be written, and leaves what is in it alone.  @throws tide::Error (Errc::argument)
+/// Refuses a file that cannot be written, so that nobody works for nothing; leaves what is in it alone, and no file
+/// where there was none.  @throws tide::Error (Errc::argument)
 inline void require_writable(const std::string& path) {
   if (path == "-") return;
+  std::error_code ignored;
+  const bool was_there = std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
   errno = 0;
   if (!std::ofstream(path, std::ios::binary | std::ios::app)) refuse_to_write(path);
+  if (!was_there) std::filesystem::remove(path, ignored);
 }
 
 /// Hands `write` a stream to the file, or to standard output where `path` is "-".  @throws tide::Error (Errc::argument)

@@ -114,6 +114,12 @@ expect 3 'rows in a run, verify follows at most 134,217,728' \
 expect 3 'tide::Ring: Bytes must hold' plan --model llama3.1-8b --mesh 1x4 --op reduce --inbox-bytes 100
 expect 3 'cannot write' layout --model llama3.1-8b --mesh 1x4 --json nowhere/out.json
 expect 3 'cannot write' plan --model llama3.1-8b --mesh 1x4 --json /dev/full
+# A file that cannot be written is found out first, and one that could be is not left empty after an error.
+expect 3 'cannot write' plan --model llama3.1-8b --mesh 1x60000 --json nowhere/out.json
+expect 3 'cannot write' verify --model llama3.1-8b --mesh 1x60000 --json nowhere/out.json
+expect 3 'cannot write' verify --plan nowhere.json --json nowhere/out.json
+expect 3 'ranks are planned' plan --model llama3.1-8b --mesh 1x60000 --json early.json
+[[ ! -e early.json ]] || fail 'an empty file is left after an error'
 echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": [], "dtype": "bf16"}]}]}' >scalar.json
 expect 3 'tide::ShardLayout: a parameter needs at least one dimension' layout --model-file scalar.json --mesh 1x4
 expect 3 "Parameter 's'" plan --model-file scalar.json --mesh 1x4
