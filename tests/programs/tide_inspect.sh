@@ -101,6 +101,14 @@ LC_ALL=C grep -q '[[:cntrl:]]' <(tr -d '\n' <err.txt) && fail 'a control charact
 expect 0 '' --help
 grep -q 'usage: tide_inspect layout|plan|verify|memory' out.txt || fail 'no usage in --help'
 expect 0 '' verify --help
+for words in --help 'layout --model llama3.1-8b --mesh 1x4'; do
+  got=0
+  "$program" $words >/dev/full 2>err.txt || got=$?
+  [[ $got -eq 3 ]] && grep -q 'cannot write to standard output' err.txt || fail "full: $got, $(cat err.txt): $words"
+  got=0
+  "$program" $words 2>err.txt >&- || got=$?
+  [[ $got -eq 3 ]] && grep -q 'cannot write to standard output' err.txt || fail "closed: $got, $(cat err.txt): $words"
+done
 
 # ---- a named error is 3 ----------------------------------------------------------------------------------------------
 
