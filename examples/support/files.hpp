@@ -34,18 +34,27 @@ namespace tide_example {
   return std::move(text).str();
 }
 
-/// JSON in which no key is there twice in one object (the last one would win without a word), and nothing is nested so
-/// deep that a recursive visitor could not bear it. `fail(what)` must not return.
+/// JSON in which no key is there twice in one object (the last one would win without a word), nothing is nested so deep
+/// that a recursive visitor could not bear it, and no text holds NUL, which would end errors before they end.
+/// `fail(what)` must not return.
 template <class Fail>
 [[nodiscard]] nlohmann::json parse_strictly(const std::string& text, const Fail& fail) {
+  // The parser takes NUL for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != std::string::npos) {
+    fail("this is not JSON: byte " + std::to_string(nul) + " is NUL");
+  }
   std::vector<std::set<std::string>> open_objects;
   const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
     using Event = nlohmann::json::parse_event_t;
     if (depth > 32) fail("values must not be nested more than 32 deep");
     if (event == Event::object_start) open_objects.emplace_back();
     if (event == Event::object_end) open_objects.pop_back();
+    const auto shown = [&] { return value.dump(-1, ' ', true).substr(0, 60); };
+    if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
+      fail("a name or text must not hold NUL, as " + shown() + " does");
+    }
     if (event == Event::key && !open_objects.back().insert(value.get<std::string>()).second) {
-      fail("the key " + value.dump(-1, ' ', true).substr(0, 60) + " is there twice in one object");
+      fail("the key " + shown() + " is there twice in one object");
     }
     return true;
   };

@@ -142,6 +142,12 @@ for garbage in '' '{' 'null' '[]' '3' '{}' '{"layout": 1}' '{"model": "m"}' $'\x
   expect 3 garbage.json layout --model-file garbage.json --mesh 1x2
 done
 head -c 100000 /dev/urandom >garbage.json
+cp small.json nul.json
+printf '\0 garbage {{{' >>nul.json
+expect 3 "'nul.json': this is not JSON: byte $(stat -c %s small.json) is NUL" layout --model-file nul.json --mesh 1x2
+expect 3 "'nul.json': this is not JSON: byte" verify --plan nul.json
+sed 's/head\.w/head\\u0000w/' small.json >nul.json
+expect 3 'a name or text must not hold NUL, as "head\u0000w" does' layout --model-file nul.json --mesh 1x2
 expect 3 garbage.json verify --plan garbage.json
 printf '%.0s[' {1..100000} >garbage.json
 expect 3 garbage.json verify --plan garbage.json
@@ -416,6 +422,8 @@ alter gather.json "del $one[\"width\"]"
 expect 3 "rank 1, lane 'push 1', op 2 of it: the key 'width' is missing" verify --plan altered.json
 alter gather.json "$one[\"width\"] = 1e99"
 expect 3 "rank 1, lane 'push 1', op 2 of it: 'width' must be a whole number" verify --plan altered.json
+alter gather.json 'plan["layout"]["params"][0]["name"] = "w\0v"'
+expect 3 'a name or text must not hold NUL, as "w\u0000v" does' verify --plan altered.json
 alter gather.json 'del plan["ranks"][2]'
 expect 3 "'ranks' must hold the 3 ranks" verify --plan altered.json
 
