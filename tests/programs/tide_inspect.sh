@@ -196,6 +196,18 @@ sed 's/"model": "small", //' small.json >nameless.json
 expect 0 '' layout --model-file nameless.json --mesh 1x3 --json -
 grep -q '{"model": "nameless", "mesh": "1x3"' out.txt || fail 'a model without a name has not that of its file'
 
+# What is not UTF-8 in a file's name is not in the JSON either.
+broken=$'br\xffken.\xc3\xa4.json'
+cp nameless.json "$broken"
+for command in layout memory 'plan --group head' 'verify --group head'; do
+  expect 0 '' $command --model-file "$broken" --mesh 1x3 --json file.json
+  python file.json <<'PY'
+import json, sys
+assert json.load(open(sys.argv[1], encoding="utf-8")).get("model", "br\ufffdken.\u00e4") == "br\ufffdken.\u00e4"
+PY
+  [[ $command != plan* ]] || expect 0 '' verify --plan file.json
+done
+
 echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "w", "shape": [5], "dtype": "bf16"}]}], "tied": [["v", "w"]]}' >tied.json
 expect 0 '' layout --model-file tied.json --mesh 1x3 --json file.json
 grep -q 'w = v .* 2 x2, 1 ' out.txt || fail 'the table does not show a tie, or the rows of each rank'
