@@ -227,6 +227,11 @@ for path in memory["paths"]:
     assert path["peak_bytes"] == sum(term["bytes"] for term in path["terms"]) > 0, path
 PY
 
+echo '{"model": "m", "groups": [{"name": "g", "repeat": 1000000, "params": [{"name": "w", "shape": [18014398509481984], "dtype": "f64"}]}]}' >wide.json
+for flag in --prefetch --gradient-buffers; do
+  expect 3 'more bytes than this program counts' memory --model-file wide.json --mesh 1x4 $flag 255
+done
+
 # Numbers of PyTorch's own objects.
 check_metrics() {
   local model=$1 ranks=$2
