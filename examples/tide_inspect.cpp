@@ -411,7 +411,8 @@ Judged judge(const PlanFile& file, const Progress& progress) {
   for (const tide::Plan& of_rank : file.plans) planned += of_rank.ops.size();
   progress.say(printable(file.group) + ": proving " + grouped(static_cast<index_t>(planned)) + " ops");
   const auto start = std::chrono::steady_clock::now();
-  const tide::Verdict verdict = tide::verify(file.collective, file.plans);
+  const tide::Verdict verdict = naming_memory("to prove the plans of group '" + file.group + "'",
+                                              [&] { return tide::verify(file.collective, file.plans); });
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   Judged judged;
   judged.parameters = file.parameters;

@@ -136,6 +136,18 @@ echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": 
 expect 3 'a group must have fewer than 2^' layout --model-file huge.json --mesh 1x4
 echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": [100000000, 1000000000], "dtype": "f64"}]}]}' >big.json
 expect 3 'more elements than this program counts' plan --model-file big.json --mesh 1x60
+# What will not fit into the memory that this program may take is refused before it is begun, or names the group.
+sed 's/100000000, 1000000000/35184372088832/' big.json >chunks.json
+for command in plan verify; do
+  (
+    ulimit -v 6000000
+    started=$SECONDS
+    expect 3 "plans of group 'g' on 1 ranks need about" $command --model-file chunks.json --mesh 1x1 --op reduce
+    [[ $((SECONDS - started)) -lt 5 ]] || fail 'that memory does not suffice is found out late'
+    exit "$failures"
+  )
+  failures=$((failures + $?))
+done
 for garbage in '' '{' 'null' '[]' '3' '{}' '{"layout": 1}' '{"model": "m"}' $'\xff\xfe' '{"groups": {}}' '{"mesh": "1x2", "layout": {}}'; do
   printf '%s' "$garbage" >garbage.json
   expect 3 garbage.json verify --plan garbage.json
