@@ -46,7 +46,7 @@ int run_program(int argc, char** argv, std::string_view usage, Body body) {
   const auto is_help = [](const char* word) { return std::string_view(word) == "--help"; };
   try {
     int code = right;
-    if (std::any_of(argv + 1, argv + argc, is_help)) {
+    if (std::any_of(argv + std::min(argc, 1), argv + argc, is_help)) {
       std::cout << "usage: " << usage;
     } else {
       code = body();
