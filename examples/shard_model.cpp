@@ -44,7 +44,8 @@ and prints times and costs beside those of the flat path: what FSDP2 does, on th
   --samples N                     how often each is timed, tide and flat in turns, behind one warm-up; 5 if not given
   --no-flat                       leaves the flat path out
   --deadline-ms N                 of every wait, 60000 if not given
-  --json FILE                     writes JSON, too; - is standard output, and the table is left out
+  --json FILE                     writes JSON, too, with "wrong" if a result is; - is standard output, and the table is
+                                  left out
   --flip-bit gather|reduce        spoils a result before it is compared, to show that this is seen
 
 Times are those of all ranks together. Bytes written, copies and buffer bytes are sums over ranks; buffers are what an
@@ -308,7 +309,18 @@ void print(const Options& options, const Report& report) {
   std::cout << "the machine copies " << fixed(report.rate.bytes_per_second() / 1e9, 1) << " GB/s\n";
 }
 
-void write_json(std::ostream& out, const Options& options, const Report& report) {
+/// What is asked for, and what has come of it.
+void write_json(std::ostream& out, const Options& options, const Json& found) {
+  Json json = {{"model", options.model.name},
+               {"group", options.unit.name},
+               {"ranks", options.mesh.ranks()},
+               {"mesh", text(options.mesh)},
+               {"seed", options.pair.seed}};
+  json.update(found);
+  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+Json measured(const Report& report) {
   Json rows = Json::array();
   for (const Row& row : report.rows) {
     Json entry = {{"name", row.name},
@@ -320,15 +332,9 @@ void write_json(std::ostream& out, const Options& options, const Report& report)
     if (!row.file.plans.empty()) entry["bound_ms"] = 1e3 * report.bound(row);
     rows.push_back(std::move(entry));
   }
-  const Json json = {{"model", options.model.name},
-                     {"group", options.unit.name},
-                     {"ranks", options.mesh.ranks()},
-                     {"mesh", text(options.mesh)},
-                     {"seed", options.pair.seed},
-                     {"checked_bytes", report.checked_bytes},
-                     {"copied_bytes_per_second", report.rate.bytes_per_second()},
-                     {"rows", std::move(rows)}};
-  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  return {{"checked_bytes", report.checked_bytes},
+          {"copied_bytes_per_second", report.rate.bytes_per_second()},
+          {"rows", std::move(rows)}};
 }
 
 int shard_model(const Args& args) {
@@ -336,6 +342,9 @@ int shard_model(const Args& args) {
   if (args.has("--list")) return list();
   require_sensible(options.unit.parameters.view(), options.mesh, options.unit.name);
   if (!options.json.empty()) require_writable(options.json);  // refused now rather than at the end
+  const auto to_json = [&](const Json& found) {
+    if (!options.json.empty()) write_file(options.json, [&](std::ostream& out) { write_json(out, options, found); });
+  };
   Report report;
   try {
     const Progress progress;
@@ -347,12 +356,13 @@ int shard_model(const Args& args) {
     reduce(options, progress, report);
   } catch (const WrongResult& wrong) {
     std::cerr << "shard_model: " << printable(options.unit.name) << " of " << printable(options.model.name) << ": "
-              << wrong.what() << '\n';
+              << printable(wrong.what()) << '\n';
+    to_json({{"wrong", wrong.what()}});
     return violated;
   }
   for (Row& row : report.rows) row.samples_ms.erase(row.samples_ms.begin());  // the warm-up
   if (options.json != "-") print(options, report);
-  if (!options.json.empty()) write_file(options.json, [&](std::ostream& out) { write_json(out, options, report); });
+  to_json(measured(report));
   return right;
 }
 

@@ -34,6 +34,7 @@ struct HostMemory {
 int tide_doctor(const Args& args) {
   if (!args.words().empty()) throw UsageError("one word too many: '" + args.words().front() + "'");
   const tide::index_t ranks = args.number("--ranks", 4, 1, 64);
+  if (const auto file = args.text("--json")) require_writable(*file);
   Diagnosis diagnosis;
   const auto on_host = [&](auto transport) {
     tide::HostCluster cluster{{1, ranks}};

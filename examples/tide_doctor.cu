@@ -175,6 +175,7 @@ int tide_doctor(const Args& args) {
   const int devices = static_cast<int>(args.number("--devices", present, 1, present));
   const nlohmann::json found = machine(devices);
   const nlohmann::json& gpus = found["gpus"];
+  if (const auto file = args.text("--json")) require_writable(*file);
   Diagnosis diagnosis;
   diagnose_copies(diagnosis, gpus);
 

@@ -48,7 +48,8 @@ constexpr std::string_view usage =
   --print                        of plan: every op in words
   --machine h200_node|cpu:N      of plan: the machine of the bound; a CPU copies N GB/s
   --transport unicast|multicast  of a gather
-  --own copy|in_place|cast       of a gather: how the own block gets into the own slot (multicast brings it along)
+  --own copy|in_place|cast       of a gather: how the own block gets into the own slot; a multicast brings it along, and
+                                 takes no copy
   --gradients storage|table      of a reduce: where gradients lie
   --finish store|accumulate      of a reduce: what is done with the sum
   --chunks N, --inbox-bytes N    of a reduce: the ring of the inbox, 4 and 67108864 if not given
@@ -76,7 +77,11 @@ tide::OwnBlock parse_own(const Args& args, TransportChoice transport) {
   using tide::OwnBlock;
   if (!args.has("--own")) return transport == TransportChoice::multicast ? OwnBlock::multicast : OwnBlock::copy;
   constexpr OwnBlock choices[] = {OwnBlock::copy, OwnBlock::in_place, OwnBlock::cast};
-  return choices[args.choice("--own", {"copy", "in_place", "cast"})];
+  const OwnBlock own = choices[args.choice("--own", {"copy", "in_place", "cast"})];
+  if (own == OwnBlock::copy && transport == TransportChoice::multicast) {
+    throw UsageError("--own copy belongs to --transport unicast: a multicast writes the own block, too");
+  }
+  return own;
 }
 
 // Refuses flags that say nothing of what is asked for: whoever gives one means something else.
@@ -113,6 +118,11 @@ PlanChoices parse_choices(const Args& args) {
   choices.inbox_chunks = args.number("--chunks", choices.inbox_chunks, 1, 255);
   choices.inbox_bytes = args.number("--inbox-bytes", choices.inbox_bytes, 1, index_t{1} << 40);
   choices.mesh = chosen_mesh(args);
+  for (const char* flag : {"--exchange", "--chunk-bytes", "--puts-in-flight"}) {
+    if (choices.mesh.nodes == 1 && args.has(flag)) {
+      throw UsageError(std::string(flag) + " belongs to a mesh of several nodes: on one nothing crosses");
+    }
+  }
   choices.rails.chunk_bytes = args.number("--chunk-bytes", choices.rails.chunk_bytes, 16, index_t{1} << 40);
   choices.rails.puts_in_flight = args.number("--puts-in-flight", choices.rails.puts_in_flight, 2, 65535);
   choices.exchange = static_cast<tide::Exchange>(args.choice("--exchange", {"doubling", "direct", "in_switch"}));
@@ -140,6 +150,11 @@ std::vector<FileUnit> chosen_units(const Args& args, FileModel& model) {
     known += (known.empty() ? "" : ", ") + unit.name;
   }
   throw UsageError("--group: " + model.name + " has no group '" + *name + "'; it has " + known);
+}
+
+// Whatever takes long begins with this.
+void require_writable_json(const Args& args) {
+  if (const std::optional<std::string> file = args.text("--json")) require_writable(*file);
 }
 
 // JSON where --json says, a table on standard output unless that is taken.
@@ -298,6 +313,7 @@ int plan(const Args& args) {
   const std::vector<FileUnit> units = chosen_units(args, model);
   const auto unit = std::max_element(units.begin(), units.end(),
                                      [](const FileUnit& a, const FileUnit& b) { return a.repeat < b.repeat; });
+  require_writable_json(args);
   const Progress progress;
   progress.say(printable(unit->name) + ": planning");
   const PlanFile file = make_plans(model.name, unit->name, unit->parameters, choices);
@@ -395,7 +411,8 @@ Judged judge(const PlanFile& file, const Progress& progress) {
   for (const tide::Plan& of_rank : file.plans) planned += of_rank.ops.size();
   progress.say(printable(file.group) + ": proving " + grouped(static_cast<index_t>(planned)) + " ops");
   const auto start = std::chrono::steady_clock::now();
-  const tide::Verdict verdict = tide::verify(file.collective, file.plans);
+  const tide::Verdict verdict = naming_memory("to prove the plans of group '" + file.group + "'",
+                                              [&] { return tide::verify(file.collective, file.plans); });
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   Judged judged;
   judged.parameters = file.parameters;
@@ -449,13 +466,16 @@ int verify(const Args& args) {
           "--finish", "--chunks", "--inbox-bytes", "--exchange", "--chunk-bytes", "--puts-in-flight"}) {
       if (args.has(flag)) throw UsageError("the file of --plan says it all; leave out " + std::string(flag));
     }
+    require_writable_json(args);
     progress.say("reading " + printable(*path));
     all.push_back(judge(read_plan_file(*path), progress));
   } else {
     PlanChoices choices = parse_choices(args);
     choices.proved = true;
     FileModel model = choose_model(args);
-    for (const FileUnit& unit : chosen_units(args, model)) {
+    const std::vector<FileUnit> units = chosen_units(args, model);
+    require_writable_json(args);
+    for (const FileUnit& unit : units) {
       const bool known = std::any_of(all.begin(), all.end(), [&](const Judged& judged) {
         return same_plans(judged.parameters.view(), unit.parameters.view());
       });

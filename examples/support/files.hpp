@@ -10,11 +10,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <set>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -32,18 +34,27 @@ namespace tide_example {
   return std::move(text).str();
 }
 
-/// JSON in which no key is there twice in one object (the last one would win without a word), and nothing is nested so
-/// deep that a recursive visitor could not bear it. `fail(what)` must not return.
+/// JSON in which no key is there twice in one object (the last one would win without a word), nothing is nested so deep
+/// that a recursive visitor could not bear it, and no text holds NUL, which would end errors before they end.
+/// `fail(what)` must not return.
 template <class Fail>
 [[nodiscard]] nlohmann::json parse_strictly(const std::string& text, const Fail& fail) {
+  // The parser takes NUL for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != std::string::npos) {
+    fail("this is not JSON: byte " + std::to_string(nul) + " is NUL");
+  }
   std::vector<std::set<std::string>> open_objects;
   const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
     using Event = nlohmann::json::parse_event_t;
     if (depth > 32) fail("values must not be nested more than 32 deep");
     if (event == Event::object_start) open_objects.emplace_back();
     if (event == Event::object_end) open_objects.pop_back();
+    const auto shown = [&] { return value.dump(-1, ' ', true).substr(0, 60); };
+    if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
+      fail("a name or text must not hold NUL, as " + shown() + " does");
+    }
     if (event == Event::key && !open_objects.back().insert(value.get<std::string>()).second) {
-      fail("the key " + value.dump(-1, ' ', true).substr(0, 60) + " is there twice in one object");
+      fail("the key " + shown() + " is there twice in one object");
     }
     return true;
   };
@@ -66,11 +77,15 @@ template <class Fail>
   tide::raise(tide::Errc::argument, "cannot write '" + path + "': " + (errno == 0 ? "failed" : std::strerror(errno)));
 }
 
-/// Refuses a file that cannot be written, and leaves what is in it alone.  @throws tide::Error (Errc::argument)
+/// Refuses a file that cannot be written, so that nobody works for nothing; leaves what is in it alone, and no file
+/// where there was none.  @throws tide::Error (Errc::argument)
 inline void require_writable(const std::string& path) {
   if (path == "-") return;
+  std::error_code ignored;
+  const bool was_there = std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
   errno = 0;
   if (!std::ofstream(path, std::ios::binary | std::ios::app)) refuse_to_write(path);
+  if (!was_there) std::filesystem::remove(path, ignored);
 }
 
 /// Hands `write` a stream to the file, or to standard output where `path` is "-".  @throws tide::Error (Errc::argument)

@@ -16,13 +16,13 @@
 #pragma once
 
 #include "elements.hpp"
+#include "meeting.hpp"
 
 #include <tide/fabric/host_fabric.hpp>
 #include <tide/layout/dynamic_layout.hpp>
 
 #include <algorithm>
 #include <array>
-#include <barrier>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -91,9 +91,9 @@ class FlatGather {
   /// @param meet      where all ranks meet
   /// @param arena_of  the memory of a rank
   template <class ShardOf, class Whole, class ArenaOf>
-  void operator()(const ShardOf& shard_of, const Whole& whole, std::barrier<>& meet, const ArenaOf& arena_of) {
+  void operator()(const ShardOf& shard_of, const Whole& whole, Meeting& meet, const ArenaOf& arena_of) {
     pack(shard_of);
-    meet.arrive_and_wait();
+    meet.wait(fabric_);
     for (index_t k = 1; k < ranks_; ++k) {
       const index_t peer = (rank_ + k) % ranks_;
       std::memcpy(staging() + peer * slice_, arena_of(peer) + staging_ + peer * slice_,
@@ -218,9 +218,9 @@ class FlatReduce {
 
   /// Sums the whole gradients that `gradient(parameter)` points to over all ranks, times `scale`.
   template <class GradientOf, class ArenaOf>
-  void operator()(const GradientOf& gradient, float scale, std::barrier<>& meet, const ArenaOf& arena_of) {
+  void operator()(const GradientOf& gradient, float scale, Meeting& meet, const ArenaOf& arena_of) {
     pack(gradient);
-    meet.arrive_and_wait();
+    meet.wait(fabric_);
     sum(scale, arena_of);
   }
 

@@ -29,7 +29,7 @@ class GatherPair {
         source_(source),
         options_(options),
         cluster_(mesh, options.host),
-        meet_(static_cast<std::ptrdiff_t>(mesh.ranks())),
+        meet_(mesh.ranks()),
         ranks_(static_cast<std::size_t>(mesh.ranks())) {
     on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       at(fabric) = std::make_unique<OneRank>(fabric, *this, Transport{});
@@ -210,7 +210,7 @@ class GatherPair {
   Source source_;
   PairOptions options_;
   tide::HostCluster cluster_;
-  std::barrier<> meet_;
+  Meeting meet_;
   std::vector<std::unique_ptr<OneRank>> ranks_;  // after the cluster, whose fabrics they use
 };
 

@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <charconv>
 #include <cmath>
 #include <concepts>
@@ -31,11 +33,16 @@ class JsonText {
     if (std::isfinite(number)) text_.assign(digits, written.ptr);
   }
 
-  /// A text in quotes. Bytes beyond ASCII pass as they are.
+  /// A text in quotes. What is not UTF-8, as the name of a file may be, reads U+FFFD there.
   JsonText(std::string_view words) : text_("\"") {  // NOLINT(google-explicit-constructor)
     constexpr std::string_view digits = "0123456789abcdef";
     for (const char c : words) {
       const auto byte = static_cast<unsigned char>(c);
+      if (byte >= 0x80) {
+        using Json = nlohmann::json;
+        text_ = Json(std::string(words)).dump(-1, ' ', false, Json::error_handler_t::replace);
+        return;
+      }
       if (byte < 0x20) {
         text_ += "\\u00";
         text_ += digits[byte / 16U];

@@ -126,13 +126,19 @@ class ModelReader {
       const auto& all = unit.parameters.view().parameters;
       return std::any_of(all.begin(), all.end(), [&](const tide::Parameter& p) { return p.name.reads(name); });
     };
+    std::set<std::string> once;
+    for (const std::string& name : names) {
+      if (!once.insert(name).second) fail("'tied': '" + name + "' is there twice in one list");
+    }
     FileUnit* home = nullptr;
     const std::string* target = nullptr;
     for (FileUnit& unit : model.units) {
       for (const std::string& name : names) {
         if (!lists(unit, name)) continue;
-        if (home != nullptr)
-          fail("'tied': '" + name + "' and '" + *target + "' are both listed by a group; list one of them");
+        if (home != nullptr) {
+          fail("'tied': group '" + home->name + "' lists '" + *target + "' and group '" + unit.name + "' lists '" +
+               name + "'; one of them must list one");
+        }
         home = &unit;
         target = &name;
       }
@@ -143,6 +149,14 @@ class ModelReader {
       fail("'tied': a group must list one of " + list);
     }
     for (const std::string& name : names) {
+      for (const FileUnit& unit : model.units) {
+        for (const tide::Alias& alias : unit.parameters.view().aliases) {
+          if (alias.name == name && (&unit != home || alias.target != *target)) {
+            fail("'tied': '" + name + "' would be a name of '" + *target + "' in group '" + home->name +
+                 "', and is one of '" + std::string(alias.target) + "' in group '" + unit.name + "'");
+          }
+        }
+      }
       if (!home->parameters.view().find(name)) home->parameters.add_alias(name, *target);
     }
     const tide::GroupView view = home->parameters.view();
@@ -206,8 +220,10 @@ class ModelReader {
   // At least two texts.
   [[nodiscard]] std::vector<std::string> strings(const nlohmann::json& list, const char* key) const {
     std::vector<std::string> texts;
-    const bool all = list.is_array() && list.size() >= 2 &&
-                     std::all_of(list.begin(), list.end(), [](const nlohmann::json& text) { return text.is_string(); });
+    const auto is_name = [](const nlohmann::json& text) {
+      return text.is_string() && !text.get_ref<const std::string&>().empty();
+    };
+    const bool all = list.is_array() && list.size() >= 2 && std::all_of(list.begin(), list.end(), is_name);
     if (!all) fail("'" + std::string(key) + "' must hold lists of two names or more, not " + shown(list));
     for (const nlohmann::json& text : list) texts.push_back(text.get<std::string>());
     return texts;

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "memory.hpp"
 #include "oracle.hpp"
 #include "timing.hpp"
 
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -32,17 +32,6 @@ struct PairOptions {
   std::uint64_t seed = 1;
   tide::HostOptions host{};
 };
-
-/// Memory that programs may still take, in bytes; 0 where the system does not say.
-[[nodiscard]] inline tide::index_t available_memory() {
-  std::ifstream lines("/proc/meminfo");
-  std::string name;
-  tide::index_t kibibytes = 0;
-  for (std::string unit; lines >> name >> kibibytes; std::getline(lines, unit)) {
-    if (name == "MemAvailable:") return kibibytes * 1024;
-  }
-  return 0;
-}
 
 /// What comparing results with the oracle has found.
 class Findings {

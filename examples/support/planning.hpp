@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "memory.hpp"
 #include "plan_file.hpp"
 #include "table.hpp"
 
@@ -16,10 +17,9 @@
 #include <tide/transport/rdma_doubling_transport.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace tide_example {
 
@@ -75,7 +75,7 @@ struct PlanSize {
   return size;
 }
 
-/// Refuses to write plans that would not fit into this machine's memory, or that verify would not follow.
+/// Refuses to write plans that would not fit into the memory that is left, or that verify would not follow.
 /// @throws tide::Error (Errc::capacity)
 inline void require_memory(const tide::Collective& collective, const std::string& group, const PlanChoices& choices) {
   using tide::index_t;
@@ -86,16 +86,37 @@ inline void require_memory(const tide::Collective& collective, const std::string
                                           " ranks make verify follow about " + grouped(size.rows * ranks) +
                                           " rows in a run, it follows at most " + grouped(tide::most_rows));
   }
-  const double needed = static_cast<double>(ranks) * (choices.proved ? 160.0 : 128.0) * static_cast<double>(size.ops);
-  const double present = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  constexpr auto op_bytes = static_cast<double>(sizeof(tide::Op));
+  // A list of ops has room for twice as many; while one grows, it is there a second time. A proof takes a quarter more.
+  const double ops = static_cast<double>(2 * ranks + 1) * op_bytes * static_cast<double>(size.ops);
+  const double needed = choices.proved ? 1.25 * ops : ops;
+  const auto present = static_cast<double>(memory_left());
   if (ranks <= most_planned_ranks && needed <= present) return;
   constexpr double gib = 1 << 30;
   tide::raise(
       tide::Errc::capacity,
       "the plans of group '" + group + "' on " + std::to_string(ranks) + " ranks need about " +
-          grouped(static_cast<index_t>(needed / gib) + 1) + " GiB, this machine has " +
-          grouped(static_cast<index_t>(present / gib)) +
+          grouped(static_cast<index_t>(needed / gib) + 1) + " GiB, of which " +
+          grouped(static_cast<index_t>(present / gib)) + " are left" +
           (ranks > most_planned_ranks ? "; at most " + grouped(most_planned_ranks) + " ranks are planned" : ""));
+}
+
+/// The plan of one rank.
+[[nodiscard]] inline tide::Plan make_plan(const tide::Collective& collective, tide::Rank rank,
+                                          const PlanChoices& choices) {
+  const bool multicast = choices.transport == TransportChoice::multicast;
+  if (choices.operation == tide::Operation::reduce) {
+    if (choices.exchange == tide::Exchange::in_switch) {
+      return tide::SwitchReducer<>::reduce_over_nodes(collective, rank);
+    }
+    return tide::CopyEngineReducer<>::reduce_over_nodes(collective, rank);
+  }
+  if (choices.mesh.nodes > 1) {
+    const tide::OpKind spreads_by = multicast ? tide::OpKind::multicast : tide::OpKind::copy;
+    return tide::gather_on_rails(collective, rank, choices.rails, spreads_by);
+  }
+  if (multicast) return tide::MulticastTransport::gather(collective, rank);
+  return tide::UnicastTransport::gather(collective, rank);
 }
 
 /// The plans of all ranks for one group.
@@ -121,22 +142,11 @@ inline void require_memory(const tide::Collective& collective, const std::string
   }
   tide::fill_kernels_over_nodes(collective);
   require_memory(collective, group_name, choices);
-  const bool multicast = choices.transport == TransportChoice::multicast;
-  for (tide::index_t r = 0; r < collective.ranks(); ++r) {
-    const tide::Rank rank{r};
-    if (!gather && choices.exchange == tide::Exchange::in_switch) {
-      file.plans.push_back(tide::SwitchReducer<>::reduce_over_nodes(collective, rank));
-    } else if (!gather) {
-      file.plans.push_back(tide::CopyEngineReducer<>::reduce_over_nodes(collective, rank));
-    } else if (choices.mesh.nodes > 1) {
-      const tide::OpKind spreads_by = multicast ? tide::OpKind::multicast : tide::OpKind::copy;
-      file.plans.push_back(tide::gather_on_rails(collective, rank, choices.rails, spreads_by));
-    } else if (multicast) {
-      file.plans.push_back(tide::MulticastTransport::gather(collective, rank));
-    } else {
-      file.plans.push_back(tide::UnicastTransport::gather(collective, rank));
+  naming_memory("for the plans of group '" + group_name + "' on " + std::to_string(collective.ranks()) + " ranks", [&] {
+    for (tide::index_t r = 0; r < collective.ranks(); ++r) {
+      file.plans.push_back(make_plan(collective, tide::Rank{r}, choices));
     }
-  }
+  });
   return file;
 }
 

@@ -12,10 +12,11 @@
 
 #include <tide/core/text.hpp>
 
-#include <cstdio>
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -42,14 +43,14 @@ inline constexpr int named_error = 3;
 template <class Body>
 int run_program(int argc, char** argv, std::string_view usage, Body body) {
   const std::string name(usage.substr(0, usage.find_first_of(" \n")));
+  const auto is_help = [](const char* word) { return std::string_view(word) == "--help"; };
   try {
-    for (int i = 1; i < argc; ++i) {
-      if (std::string_view(argv[i]) == "--help") {
-        std::cout << "usage: " << usage;
-        return std::cout.flush() ? right : named_error;
-      }
+    int code = right;
+    if (std::any_of(argv + std::min(argc, 1), argv + argc, is_help)) {
+      std::cout << "usage: " << usage;
+    } else {
+      code = body();
     }
-    const int code = body();
     if (!std::cout.flush()) throw std::runtime_error("cannot write to standard output");
     return code;
   } catch (const UsageError& error) {

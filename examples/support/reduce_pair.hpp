@@ -27,7 +27,7 @@ class ReducePair {
         flat_(flat_layout(group, mesh)),
         options_(options),
         cluster_(mesh, options.host),
-        meet_(static_cast<std::ptrdiff_t>(mesh.ranks())),
+        meet_(mesh.ranks()),
         ranks_(static_cast<std::size_t>(mesh.ranks())) {
     on_all_ranks(cluster_, [&](tide::HostFabric& fabric) {
       at(fabric) = std::make_unique<OneRank>(fabric, *this);
@@ -160,7 +160,7 @@ class ReducePair {
   Layout flat_;
   PairOptions options_;
   tide::HostCluster cluster_;
-  std::barrier<> meet_;
+  Meeting meet_;
   std::vector<std::unique_ptr<OneRank>> ranks_;  // after the cluster, whose fabrics they use
 };
 

@@ -18,6 +18,7 @@
 #include <tide/reduce/slot_reuse.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,15 +37,42 @@ struct StepChoices {
   tide::index_t gradient_buffers = 2;  ///< groups whose gradients have memory; a flat path has those of one
 };
 
+namespace detail {
+
+/// Bytes, times how many; both count up.  @throws tide::Error (Errc::capacity) where 64 bits do not hold them
+class StepBytes {
+ public:
+  StepBytes(tide::index_t bytes, tide::index_t times = 1)  // NOLINT(google-explicit-constructor)
+      : bytes_(tide::checked_product(bytes, times)) {
+    if (bytes_ < 0) refuse();
+  }
+  StepBytes& operator+=(StepBytes other) {
+    if (bytes_ > INT64_MAX - other.bytes_) refuse();
+    bytes_ += other.bytes_;
+    return *this;
+  }
+  [[nodiscard]] tide::index_t value() const noexcept { return bytes_; }
+
+ private:
+  [[noreturn]] static void refuse() {
+    tide::raise(tide::Errc::capacity, "a step on this mesh takes more bytes than this program counts");
+  }
+
+  tide::index_t bytes_;
+};
+
+}  // namespace detail
+
 /// What a path needs, in bytes.
 struct StepMemory {
   std::string path;
   std::vector<std::pair<std::string, tide::index_t>> terms{};
 
-  [[nodiscard]] tide::index_t peak() const noexcept {
-    tide::index_t sum = 0;
+  /// @throws tide::Error (Errc::capacity) where 64 bits do not hold the sum
+  [[nodiscard]] tide::index_t peak() const {
+    detail::StepBytes sum = 0;
     for (const auto& term : terms) sum += term.second;
-    return sum;
+    return sum.value();
   }
 };
 
@@ -72,12 +100,25 @@ struct FlatGroup {
   return group;
 }
 
-/// The groups of a model in the order of the forward.
+/// One group of each part, in the order of the forward.
 [[nodiscard]] inline std::vector<FlatGroup> flat_groups(const std::vector<MemoryPart>& parts) {
   std::vector<FlatGroup> groups;
-  for (const MemoryPart& part : parts)
-    groups.insert(groups.end(), static_cast<std::size_t>(part.repeat), flat_group(part.layout));
+  for (const MemoryPart& part : parts) groups.push_back(flat_group(part.layout));
   return groups;
+}
+
+/// Flat outputs of the `prefetch` groups before number `i` of part `p`.
+[[nodiscard]] inline tide::index_t flat_ahead(const std::vector<MemoryPart>& parts,
+                                              const std::vector<FlatGroup>& groups, std::size_t p, tide::index_t i,
+                                              tide::index_t prefetch) {
+  StepBytes ahead = 0;
+  for (;;) {
+    const tide::index_t count = std::min(prefetch, i);
+    ahead += StepBytes(groups[p].flat, count);
+    prefetch -= count;
+    if (prefetch == 0 || p == 0) return ahead.value();
+    i = parts[--p].repeat;
+  }
 }
 
 [[nodiscard]] inline tide::index_t group_count(const std::vector<MemoryPart>& parts) {
@@ -99,7 +140,7 @@ template <class Memory>
   tide::index_t slot = 0;
   tide::index_t beside = 0;
   tide::index_t gradients = 0;
-  tide::index_t inboxes = 0;
+  StepBytes inboxes = 0;
   for (const MemoryPart& part : parts) {
     slot = std::max(slot, slot_bytes_with_reuse(part.layout));
     beside = std::max(beside, tide::slot_network(part.layout).bytes());
@@ -107,15 +148,17 @@ template <class Memory>
     inboxes += reduce(part.layout);
   }
   return {std::move(path),
-          {{std::to_string(slots) + " slots", slots * slot},
-           {"beside slots, for what crosses nodes", slots * beside},
-           {std::to_string(choices.gradient_buffers) + " x gradients", choices.gradient_buffers * gradients},
-           {"inboxes of reduces", inboxes}}};
+          {{std::to_string(slots) + " slots", StepBytes(slot, slots).value()},
+           {"beside slots, for what crosses nodes", StepBytes(beside, slots).value()},
+           {std::to_string(choices.gradient_buffers) + " x gradients",
+            StepBytes(gradients, choices.gradient_buffers).value()},
+           {"inboxes of reduces", inboxes.value()}}};
 }
 
 }  // namespace detail
 
-/// With pieces in a slot. @pre no gradient is wider than its parameter  @throws tide::Error (Errc::layout) otherwise
+/// With pieces in a slot. @pre no gradient is wider than its parameter
+/// @throws tide::Error (Errc::layout) otherwise; here and below (Errc::capacity) where 64 bits do not hold the bytes
 [[nodiscard]] inline StepMemory memory_with_slots(const std::vector<MemoryPart>& parts, const StepChoices& choices) {
   return detail::tide_memory("tide.slots", parts, choices, detail::slots_of_step<tide::SlotReuse>(parts, choices),
                              [](const tide::LayoutView& layout) {
@@ -135,16 +178,19 @@ template <class Ring = tide::Ring<tide::Chunks<4>, tide::Bytes<(tide::index_t{64
 [[nodiscard]] inline StepMemory memory_stock(const std::vector<MemoryPart>& parts, const StepChoices& choices) {
   const std::vector<detail::FlatGroup> groups = detail::flat_groups(parts);
   StepMemory most{"stock"};
-  for (std::size_t i = groups.size(); i-- > 0;) {
-    tide::index_t ahead = 0;
-    for (std::size_t k = 1; k <= static_cast<std::size_t>(choices.prefetch) && k <= i; ++k) ahead += groups[i - k].flat;
-    const tide::index_t before = i + 1 < groups.size() ? groups[i + 1].widened : 0;
-    StepMemory turn{"stock",
-                    {{"whole parameters", groups[i].whole},
-                     {"flat outputs of gathers ahead", ahead},
-                     {"gradients", groups[i].gradients},
-                     {"input of a reduce-scatter, f32", std::max(before, groups[i].widened)}}};
-    if (turn.peak() > most.peak()) most = std::move(turn);
+  for (std::size_t p = groups.size(); p-- > 0;) {
+    const detail::FlatGroup& group = groups[p];
+    for (tide::index_t i = parts[p].repeat - 1; i >= 0; --i) {
+      const bool last = i == parts[p].repeat - 1;
+      const tide::index_t before = last && p + 1 < groups.size() ? groups[p + 1].widened : 0;
+      StepMemory turn{"stock",
+                      {{"whole parameters", group.whole},
+                       {"flat outputs of gathers ahead", detail::flat_ahead(parts, groups, p, i, choices.prefetch)},
+                       {"gradients", group.gradients},
+                       {"input of a reduce-scatter, f32", std::max(before, group.widened)}}};
+      if (turn.peak() > most.peak()) most = std::move(turn);
+      if (!last) i = std::min(i, choices.prefetch);  // between, all turns are alike
+    }
   }
   return most;
 }
@@ -161,7 +207,7 @@ template <class Ring = tide::Ring<tide::Chunks<4>, tide::Bytes<(tide::index_t{64
   const tide::index_t outputs = std::min(choices.prefetch + 1, detail::group_count(parts));
   return {"symmetric",
           {{"whole parameters", largest.whole},
-           {std::to_string(outputs) + " flat outputs of gathers", outputs * largest.flat},
+           {std::to_string(outputs) + " flat outputs of gathers", detail::StepBytes(largest.flat, outputs).value()},
            {"gradients", largest.gradients},
            {"input of a reduce-scatter, f32", largest.widened}}};
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "args.hpp"
+#include "files.hpp"
 #include "host_kernels.hpp"
 #include "mesh.hpp"
 #include "program.hpp"
@@ -17,8 +18,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <iostream>
 #include <thread>
 
 namespace tide_example {
@@ -32,7 +34,8 @@ Trains a small language model on generated data, sharded over ranks, and prints 
   --mesh NODESxRANKS       1x4 if not given; with GPUs and sharded, the nodes that NCCL finds
   --replicas N             shards inside each of N replicas of the mesh, averages over them; 1 if not given
   --steps N                300 if not given
-  --losses FILE            writes the global loss of each step: a hexadecimal float on a line
+  --losses FILE            writes the global loss of each step, a hexadecimal float on a line; - is standard output, and
+                           nothing else is printed
   --deadline-ms N          of every wait, 60000 if not given
   --net-delay-ms N         holds back everything that crosses nodes; for CPU ranks only
   --scribble-gradients     overwrites gradients the moment that they are free
@@ -157,14 +160,13 @@ template <class Kernels, class Train>
 }
 
 inline void write_losses(const std::string& path, const std::vector<float>& losses) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  for (const float loss : losses) {
-    char line[64];
-    std::snprintf(line, sizeof(line), "%a\n", static_cast<double>(loss));
-    out << line;
-  }
-  out.close();
-  if (!out) tide::raise(tide::Errc::argument, "cannot write '" + path + "'");
+  write_file(path, [&](std::ostream& out) {
+    for (const float loss : losses) {
+      char line[64];
+      std::snprintf(line, sizeof(line), "%a\n", static_cast<double>(loss));
+      out << line;
+    }
+  });
 }
 
 /// What must hold of losses, on every rank.
@@ -193,6 +195,7 @@ inline void write_losses(const std::string& path, const std::vector<float>& loss
 template <class TrainOnGpus>
 [[nodiscard]] int run_train(int argc, char** argv, const TrainOnGpus& train_on_gpus) {
   TrainOptions options = parse_train(argc, argv);
+  if (!options.losses.empty()) require_writable(options.losses);  // refused now rather than at the end
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = options.cuda ? train_on_gpus(options) : train_on_host(options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -200,6 +203,7 @@ template <class TrainOnGpus>
   const int code = judge(outcome.losses, options.training.steps);
   if (!outcome.speaks) return code;
   if (!options.losses.empty()) write_losses(options.losses, losses);
+  if (options.losses == "-") return code;
   std::printf("%d steps in %.2f s, loss %.4f -> %.4f\n", options.training.steps, seconds.count(),
               static_cast<double>(losses.front()), static_cast<double>(losses.back()));
   if (!options.unsharded) {

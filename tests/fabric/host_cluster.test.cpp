@@ -52,6 +52,34 @@ TEST_CASE("HostCluster: what a rank threw first is thrown again, whatever its ty
   CHECK(text_of([&] { ranks.run(3, program(2)); }) == "tide: an error of ours");
 }
 
+TEST_CASE("HostCluster: a rank that waits by means of its own hears of a failure, before init, too") {
+  for (const bool after_init : {false, true}) {
+    CAPTURE(after_init);
+    tide::HostCluster cluster({1, 3});
+    std::atomic<int> present{0};
+    std::atomic<int> heard{0};
+    const auto program = [&](tide::HostFabric& fabric) {
+      if (after_init) fabric.init();
+      ++present;
+      while (present < 3) std::this_thread::yield();
+      if (fabric.rank().value == 2) {
+        fabric.raise_if_failed();  // nothing has failed yet
+        throw std::logic_error("a bug of the user's");
+      }
+      for (;;) {
+        const std::string text = text_of([&] { fabric.raise_if_failed(); });
+        if (!text.empty()) {
+          heard += text == "tide::HostCluster: rank 2 threw: a bug of the user's" ? 1 : 0;
+          return;
+        }
+        std::this_thread::yield();
+      }
+    };
+    CHECK_THROWS_AS(cluster.run(program), std::logic_error);
+    CHECK(heard == 2);
+  }
+}
+
 TEST_CASE("HostCluster: two clusters and two pipelines of one type live in one process and interleave") {
   const Block layout = fabric_suite::block_on(3);
   const CollectiveOracle oracle(layout.view());

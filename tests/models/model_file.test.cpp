@@ -69,7 +69,13 @@ TEST_CASE("model file: of the names of one tensor those that no group lists are 
   const auto said = [&](const std::string& names) { return tide_test::text_of([&] { tied(names); }); };
   CHECK(said(R"([["head", "tail"]])") == "'m.json': 'tied': a group must list one of 'head', 'tail'");
   CHECK(said(R"([["wte", "h.0.w"]])") ==
-        "'m.json': 'tied': 'h.0.w' and 'wte' are both listed by a group; list one of them");
+        "'m.json': 'tied': group 'root' lists 'wte' and group 'h.0' lists 'h.0.w'; one of them must list one");
+  CHECK(said(R"([["wte", "wte"]])") == "'m.json': 'tied': 'wte' is there twice in one list");
+  CHECK(said(R"([["wte", "head", "tail", "head"]])") == "'m.json': 'tied': 'head' is there twice in one list");
+  CHECK(said(R"([["", "wte"]])") == R"('m.json': 'tied' must hold lists of two names or more, not ["","wte"])");
+  CHECK(said(R"([["a", "wte"], ["a", "h.0.w"]])") ==
+        "'m.json': 'tied': 'a' would be a name of 'h.0.w' in group 'h.0', and is one of 'wte' in group 'root'");
+  CHECK(tied(R"([["a", "wte"], ["a", "b", "wte"]])").units[0].parameters.view().aliases.size() == 2);
   CHECK(said(R"([["wte"]])") == R"('m.json': 'tied' must hold lists of two names or more, not ["wte"])");
   CHECK(said(R"([3])") == "'m.json': 'tied' must hold lists of two names or more, not 3");
   CHECK(said(R"(3)") == "'m.json': 'tied' must be an array, not 3");

@@ -77,6 +77,7 @@ done
 expect 0 '' "${odd[@]}" --group ragged --mesh 3x1
 expect 0 '' "${odd[@]}" --group ragged --ranks 3
 expect 0 '' "${odd[@]}" --group once --ranks 64
+expect 0 '' --model-file odd.json --group once --ranks 256 --samples 1 --no-flat
 expect 0 '' --help
 expect 0 '' --list
 grep -q 'qwen3-30b-a3b.*393' out.txt || fail '--list does not show the block of 393 parameters'
@@ -84,6 +85,15 @@ grep -q 'qwen3-30b-a3b.*393' out.txt || fail '--list does not show the block of 
 # ---- a wrong byte is 1 -----------------------------------------------------------------------------------------------
 
 expect 1 'tide gather is wrong: rank 2' "${odd[@]}" --ranks 3 --flip-bit gather
+for operation in gather reduce; do
+  expect 1 "tide $operation is wrong: rank " "${odd[@]}" --ranks 3 --flip-bit $operation --json wrong.json
+  python wrong.json "$operation" <<'PY'
+import json, sys
+found = json.load(open(sys.argv[1]))
+assert (found["model"], found["mesh"]) == ("odd", "1x3") and "rows" not in found, found
+assert found["wrong"].startswith(f"tide {sys.argv[2]} is wrong: rank "), found
+PY
+done
 expect 1 'tide reduce is wrong: rank 0' "${odd[@]}" --ranks 3 --flip-bit reduce
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,11 @@
 #include "../../examples/support/model_choice.hpp"
 #include "../../examples/support/step_memory.hpp"
 
+#include "support/raised.hpp"
+
+#include <algorithm>
 #include <deque>
+#include <random>
 #include <tuple>
 #include <vector>
 
@@ -115,6 +119,67 @@ TEST_CASE("step memory: flat paths, counted by hand") {
   CHECK(memory_symmetric(parts, {8, 2}).peak() == 90 + 3 * 90 + 90 + 180);
   CHECK(memory_with_ring(parts, {8, 2}).peak() == memory_with_ring(parts, {2, 2}).peak());
   CHECK(memory_with_slots(parts, {8, 2}).peak() == memory_with_slots(parts, {2, 2}).peak());
+}
+
+// Turn by turn, over every group of the model.
+index_t stock_peak_by_turns(const std::vector<MemoryPart>& parts, index_t prefetch) {
+  std::vector<tide_example::detail::FlatGroup> all;
+  for (const MemoryPart& part : parts) {
+    for (index_t i = 0; i < part.repeat; ++i) all.push_back(tide_example::detail::flat_group(part.layout));
+  }
+  index_t peak = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    index_t turn = all[i].whole + all[i].gradients;
+    for (std::size_t k = 1; k <= static_cast<std::size_t>(prefetch) && k <= i; ++k) turn += all[i - k].flat;
+    turn += std::max(all[i].widened, i + 1 < all.size() ? all[i + 1].widened : 0);
+    peak = std::max(peak, turn);
+  }
+  return peak;
+}
+
+TEST_CASE("step memory: groups that repeat are counted as if each stood there by itself") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    std::deque<DynamicLayout> layouts;
+    std::vector<MemoryPart> parts;
+    const auto below = [&](unsigned end) { return static_cast<index_t>(random() % end); };
+    for (index_t more = below(5); more >= 0; --more) {
+      tide::DynamicGroup group;
+      group.add("w", {1 + below(9), 1 + below(5)}, Element::bf16, Element::bf16);
+      parts.push_back({layouts.emplace_back(group, tide::MeshShape{1, 3}).view(), 1 + below(6)});
+    }
+    for (const index_t prefetch : {0, 1, 2, 3, 7, 40}) {
+      CAPTURE(prefetch);
+      CHECK(memory_stock(parts, {prefetch, 2}).peak() == stock_peak_by_turns(parts, prefetch));
+    }
+  }
+}
+
+TEST_CASE("step memory: many groups take no memory of this program, and what 64 bits do not hold is refused") {
+  tide::DynamicGroup small;
+  small.add("w", {8, 8}, Element::bf16, Element::bf16);
+  const DynamicLayout little(small, {1, 4});
+  const std::vector<MemoryPart> many(1000, MemoryPart{little.view(), 1'000'000});
+  CHECK(memory_stock(many, {1, 2}).peak() == 128 + 128 + 128 + 256);
+  CHECK(memory_symmetric(many, {255, 2}).peak() == 128 + 256 * 128 + 128 + 256);
+
+  tide::DynamicGroup huge;
+  huge.add("w", {index_t{1} << 40}, Element::f64, Element::f64);
+  const DynamicLayout wide(huge, {1, 4});  // 2^43 bytes
+  const std::vector<MemoryPart> parts(1000, MemoryPart{wide.view(), 1'000'000});
+  CHECK(memory_with_slots(parts, {1, 2}).peak() > index_t{1} << 43);
+  CHECK(memory_symmetric(parts, {1, 2}).peak() == 4 * (index_t{1} << 43) + (index_t{1} << 42));
+  const auto refused = [](const auto& call) {
+    return tide_test::text_of([&] { static_cast<void>(call().peak()); }) ==
+           "a step on this mesh takes more bytes than this program counts";
+  };
+  const index_t beyond = index_t{1} << 21;  // times 2^43
+  CHECK(refused([&] { return memory_with_slots(parts, {1, beyond}); }));
+  CHECK(refused([&] { return memory_with_ring(parts, {1, beyond}); }));
+  CHECK(refused([&] { return memory_stock(parts, {beyond, 2}); }));
+  CHECK(refused([&] { return memory_symmetric(parts, {beyond, 2}); }));
+  CHECK(refused([&] { return memory_with_slots(parts, {beyond, 2}); }));
 }
 
 TEST_CASE("step memory: reuse of slots takes less than flat buffers, a ring less than symmetric windows") {

@@ -22,5 +22,6 @@ expect 2 'takes a whole number from 1 to 64' --ranks 0
 expect 2 "unknown flag '--rank'" --rank 2
 expect 2 "one word too many: 'all'" all
 expect 3 "cannot write 'missing/x.json'" --ranks 1 --json missing/x.json
+[[ ! -s out.txt ]] || fail 'a file that cannot be written is found out at the end'
 expect 0 '' --help
 verdict

@@ -69,6 +69,18 @@ for flag in '--transport unicast' '--own copy' '--chunk-bytes 4096' '--puts-in-f
     expect 2 "${flag% *} belongs to --op gather" $command --model llama3.1-8b --mesh 2x2 --op reduce $flag
   done
 done
+for mesh in 1x4 2x2; do
+  for command in plan verify; do
+    expect 2 '--own copy belongs to --transport unicast' \
+      $command --model llama3.1-8b --mesh $mesh --transport multicast --own copy
+  done
+  expect 0 '' verify --model-file small.json --group head --mesh $mesh --transport multicast --own in_place
+done
+for flag in '--chunk-bytes 64' '--puts-in-flight 4' '--op reduce --exchange direct' '--op reduce --exchange doubling'; do
+  for command in plan verify; do
+    expect 2 'belongs to a mesh of several nodes' $command --model llama3.1-8b --mesh 1x4 $flag
+  done
+done
 expect 2 '--json needs a value' layout --model llama3.1-8b --mesh 1x4 --json ''
 expect 2 '--json needs a value' layout --model llama3.1-8b --mesh 1x4 --json=
 expect 2 'given as --group=--value' layout --model llama3.1-8b --mesh 1x4 --group --x
@@ -89,6 +101,14 @@ LC_ALL=C grep -q '[[:cntrl:]]' <(tr -d '\n' <err.txt) && fail 'a control charact
 expect 0 '' --help
 grep -q 'usage: tide_inspect layout|plan|verify|memory' out.txt || fail 'no usage in --help'
 expect 0 '' verify --help
+for words in --help 'layout --model llama3.1-8b --mesh 1x4'; do
+  got=0
+  "$program" $words >/dev/full 2>err.txt || got=$?
+  [[ $got -eq 3 ]] && grep -q 'cannot write to standard output' err.txt || fail "full: $got, $(cat err.txt): $words"
+  got=0
+  "$program" $words 2>err.txt >&- || got=$?
+  [[ $got -eq 3 ]] && grep -q 'cannot write to standard output' err.txt || fail "closed: $got, $(cat err.txt): $words"
+done
 
 # ---- a named error is 3 ----------------------------------------------------------------------------------------------
 
@@ -102,6 +122,12 @@ expect 3 'rows in a run, it follows at most 268,435,456' \
 expect 3 'tide::Ring: Bytes must hold' plan --model llama3.1-8b --mesh 1x4 --op reduce --inbox-bytes 100
 expect 3 'cannot write' layout --model llama3.1-8b --mesh 1x4 --json nowhere/out.json
 expect 3 'cannot write' plan --model llama3.1-8b --mesh 1x4 --json /dev/full
+# A file that cannot be written is found out first, and one that could be is not left empty after an error.
+expect 3 'cannot write' plan --model llama3.1-8b --mesh 1x60000 --json nowhere/out.json
+expect 3 'cannot write' verify --model llama3.1-8b --mesh 1x60000 --json nowhere/out.json
+expect 3 'cannot write' verify --plan nowhere.json --json nowhere/out.json
+expect 3 'ranks are planned' plan --model llama3.1-8b --mesh 1x60000 --json early.json
+[[ ! -e early.json ]] || fail 'an empty file is left after an error'
 echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": [], "dtype": "bf16"}]}]}' >scalar.json
 expect 3 'tide::ShardLayout: a parameter needs at least one dimension' layout --model-file scalar.json --mesh 1x4
 expect 3 "Parameter 's'" plan --model-file scalar.json --mesh 1x4
@@ -110,12 +136,30 @@ echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": 
 expect 3 'a group must have fewer than 2^' layout --model-file huge.json --mesh 1x4
 echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "s", "shape": [100000000, 1000000000], "dtype": "f64"}]}]}' >big.json
 expect 3 'more elements than this program counts' plan --model-file big.json --mesh 1x60
+# What will not fit into the memory that this program may take is refused before it is begun, or names the group.
+sed 's/100000000, 1000000000/35184372088832/' big.json >chunks.json
+for command in plan verify; do
+  (
+    ulimit -v 6000000
+    started=$SECONDS
+    expect 3 "plans of group 'g' on 1 ranks need about" $command --model-file chunks.json --mesh 1x1 --op reduce
+    [[ $((SECONDS - started)) -lt 5 ]] || fail 'that memory does not suffice is found out late'
+    exit "$failures"
+  )
+  failures=$((failures + $?))
+done
 for garbage in '' '{' 'null' '[]' '3' '{}' '{"layout": 1}' '{"model": "m"}' $'\xff\xfe' '{"groups": {}}' '{"mesh": "1x2", "layout": {}}'; do
   printf '%s' "$garbage" >garbage.json
   expect 3 garbage.json verify --plan garbage.json
   expect 3 garbage.json layout --model-file garbage.json --mesh 1x2
 done
 head -c 100000 /dev/urandom >garbage.json
+cp small.json nul.json
+printf '\0 garbage {{{' >>nul.json
+expect 3 "'nul.json': this is not JSON: byte $(stat -c %s small.json) is NUL" layout --model-file nul.json --mesh 1x2
+expect 3 "'nul.json': this is not JSON: byte" verify --plan nul.json
+sed 's/head\.w/head\\u0000w/' small.json >nul.json
+expect 3 'a name or text must not hold NUL, as "head\u0000w" does' layout --model-file nul.json --mesh 1x2
 expect 3 garbage.json verify --plan garbage.json
 printf '%.0s[' {1..100000} >garbage.json
 expect 3 garbage.json verify --plan garbage.json
@@ -164,6 +208,18 @@ sed 's/"model": "small", //' small.json >nameless.json
 expect 0 '' layout --model-file nameless.json --mesh 1x3 --json -
 grep -q '{"model": "nameless", "mesh": "1x3"' out.txt || fail 'a model without a name has not that of its file'
 
+# What is not UTF-8 in a file's name is not in the JSON either.
+broken=$'br\xffken.\xc3\xa4.json'
+cp nameless.json "$broken"
+for command in layout memory 'plan --group head' 'verify --group head'; do
+  expect 0 '' $command --model-file "$broken" --mesh 1x3 --json file.json
+  python file.json <<'PY'
+import json, sys
+assert json.load(open(sys.argv[1], encoding="utf-8")).get("model", "br\ufffdken.\u00e4") == "br\ufffdken.\u00e4"
+PY
+  [[ $command != plan* ]] || expect 0 '' verify --plan file.json
+done
+
 echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "w", "shape": [5], "dtype": "bf16"}]}], "tied": [["v", "w"]]}' >tied.json
 expect 0 '' layout --model-file tied.json --mesh 1x3 --json file.json
 grep -q 'w = v .* 2 x2, 1 ' out.txt || fail 'the table does not show a tie, or the rows of each rank'
@@ -182,6 +238,11 @@ assert {"tide.ring", "stock", "symmetric"} <= set(paths), paths
 for path in memory["paths"]:
     assert path["peak_bytes"] == sum(term["bytes"] for term in path["terms"]) > 0, path
 PY
+
+echo '{"model": "m", "groups": [{"name": "g", "repeat": 1000000, "params": [{"name": "w", "shape": [18014398509481984], "dtype": "f64"}]}]}' >wide.json
+for flag in --prefetch --gradient-buffers; do
+  expect 3 'more bytes than this program counts' memory --model-file wide.json --mesh 1x4 $flag 255
+done
 
 # Numbers of PyTorch's own objects.
 check_metrics() {
@@ -276,6 +337,9 @@ assert constants["network_bytes"] == 8 * 26739200 and constants["slot_bytes"] ==
 assert constants["driver_calls"] < 1000, constants
 PY
 expect 0 '' verify --model llama3.1-8b --group model.layers.0 --mesh 4x4
+
+# The time grows with the ops of the plans, not as the cube of the nodes; most of them have no rows here.
+expect 0 '' plan --model-file small.json --group head --mesh 1024x1 --summary
 
 expect 0 '' plan --model llama3.1-8b --mesh 2x2 --summary
 grep -q '^network_bytes [0-9,]*, memory beside each slot$' out.txt || fail 'network_bytes reads like what crosses'
@@ -390,6 +454,8 @@ alter gather.json "del $one[\"width\"]"
 expect 3 "rank 1, lane 'push 1', op 2 of it: the key 'width' is missing" verify --plan altered.json
 alter gather.json "$one[\"width\"] = 1e99"
 expect 3 "rank 1, lane 'push 1', op 2 of it: 'width' must be a whole number" verify --plan altered.json
+alter gather.json 'plan["layout"]["params"][0]["name"] = "w\0v"'
+expect 3 'a name or text must not hold NUL, as "w\u0000v" does' verify --plan altered.json
 alter gather.json 'del plan["ranks"][2]'
 expect 3 "'ranks' must hold the 3 ranks" verify --plan altered.json
 

@@ -35,7 +35,11 @@ expect 2 '--inbox takes one of slots, ring' --inbox heap
 expect 2 '--fabric takes one of host, cuda' --fabric tpu
 expect 2 'is given twice' --seed 1 --seed 2
 expect 2 '--deadline-ms takes a whole number' --deadline-ms -5
-expect 3 'cannot write' --steps 2 --losses /nowhere/losses.txt
+expect 3 "cannot write '/nowhere/losses.txt': No such file" --steps 1000000 --losses /nowhere/losses.txt  # at once
+expect 3 "cannot write '/dev/full': No space left" --steps 2 --losses /dev/full
+expect 0 '' --steps 3 --losses -
+[[ ! -e - ]] && [[ $(grep -cE '^0x1(\.[0-9a-f]+)?p[+-][0-9]+$' out.txt) -eq 3 && $(wc -l <out.txt) -eq 3 ]] ||
+  fail "--losses - does not print the losses, or more than that: $(cat out.txt)"
 expect 3 '--fabric cuda needs a build with CUDA' --fabric cuda --steps 2
 expect 2 '--net-delay-ms is for CPU ranks only' --fabric cuda --net-delay-ms 1
 expect 2 '--inbox says nothing of --unsharded' --unsharded --inbox ring

@@ -48,6 +48,10 @@ class HostFabric final : public HostPort {
   inline void init() override;
   inline void close() override;
 
+  /// For a rank that waits for others by means of its own: a failure of the cluster ends such a wait.
+  /// @throws Error the cluster's error when it has failed
+  inline void raise_if_failed();
+
   inline index_t reserve(index_t bytes, index_t alignment) override;
   [[nodiscard]] std::byte* arena() const noexcept override { return state_->at(rank_).arena.get(); }
   inline std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;

@@ -57,6 +57,10 @@ inline void HostFabric::raise_failure() {
   state_->failure.raise_it();
 }
 
+inline void HostFabric::raise_if_failed() {
+  if (state_->failure.failed()) raise_failure();
+}
+
 inline void HostFabric::settle() {
   for (const SharedLane& shared : lanes_) {
     if (!shared.body->is_this_thread()) shared.body->settle();

@@ -32,6 +32,8 @@ class RailRounds {
       : chunk_bytes_(align_up(chunk_bytes, rail_alignment)) {
     for (index_t n = 0; n < layout.mesh.nodes; ++n) {
       bytes_.push_back(worth_sending(layout, layout.mesh.rank(n, local)));
+      if (n == 0 || bytes_.back() != alike_.back().bytes) alike_.push_back({n, bytes_.back()});
+      alike_.back().end = n + 1;
     }
   }
 
@@ -58,16 +60,14 @@ class RailRounds {
 
   // Where the part of node `of` begins in the network inbox of node n.
   [[nodiscard]] constexpr index_t offset(index_t n, index_t chunk, index_t of) const noexcept {
-    index_t at = 0;
-    for (index_t m = 0; m < nodes(); ++m) at += m == n ? 0 : room(m, 0, chunk);  // of the chunks before
-    for (index_t m = wrap(n + 1); m != of; m = wrap(m + 1)) at += room(m, chunk, chunk + 1);
-    return at;
+    const index_t before = rooms(0, nodes(), 0, chunk) - room(bytes(n), 0, chunk);  // of the chunks before
+    if (n < of) return before + rooms(n + 1, of, chunk, chunk + 1);
+    return before + rooms(n + 1, nodes(), chunk, chunk + 1) + rooms(0, of, chunk, chunk + 1);
   }
   // Bytes of the network inbox of node n.
   [[nodiscard]] constexpr index_t inbox_bytes(index_t n) const noexcept {
-    index_t bytes = 0;
-    for (index_t m = 0; m < nodes(); ++m) bytes += m == n ? 0 : align_up(this->bytes(m), rail_alignment);
-    return bytes;
+    const index_t all = chunks();
+    return rooms(0, nodes(), 0, all) - room(bytes(n), 0, all);
   }
 
   // A put of a chunk in a round.
@@ -91,9 +91,11 @@ class RailRounds {
     if (part(n, chunk) > 0) list.push_back({n, n, true, part_begin(chunk), offset(to, chunk, n), part(n, chunk)});
     return list;
   }
-  // How many these are.
-  [[nodiscard]] constexpr index_t put_count(index_t n, index_t k, index_t chunk) const noexcept {
-    return (passes_on(n, k, chunk).any() ? 1 : 0) + (part(n, chunk) > 0 ? 1 : 0);
+  // How many chunks a node's shard has: the first ones.
+  [[nodiscard]] constexpr index_t chunks(index_t n) const noexcept { return ceil_div(bytes(n), chunk_bytes_); }
+  // How many nodes before n there are whose parts it may pass on in a round.
+  [[nodiscard]] constexpr index_t reach(index_t k) const noexcept {
+    return std::min(distance(k), nodes() - distance(k)) - 1;
   }
 
   [[nodiscard]] constexpr index_t wrap(index_t n) const noexcept { return (n + nodes()) % nodes(); }
@@ -110,7 +112,7 @@ class RailRounds {
   // The first and the last of the nodes before n whose parts n passes on in a round.
   [[nodiscard]] constexpr Nodes passes_on(index_t n, index_t k, index_t chunk) const noexcept {
     Nodes sent;
-    for (index_t j = std::min(distance(k), nodes() - distance(k)) - 1; j > 0; --j) {
+    for (index_t j = reach(k); j > 0; --j) {
       const index_t m = wrap(n - j);
       if (part(m, chunk) == 0) continue;
       sent = {sent.any() ? sent.first : m, m};
@@ -128,13 +130,32 @@ class RailRounds {
     return end;
   }
   // The room that chunks [first, last) of a shard take in an inbox.
-  [[nodiscard]] constexpr index_t room(index_t n, index_t first, index_t last) const noexcept {
-    const index_t all = align_up(bytes(n), rail_alignment);
+  [[nodiscard]] constexpr index_t room(index_t bytes, index_t first, index_t last) const noexcept {
+    const index_t all = align_up(bytes, rail_alignment);
     return std::min(all, last * chunk_bytes_) - std::min(all, first * chunk_bytes_);
   }
+  // Those of nodes [begin, end) together.
+  [[nodiscard]] constexpr index_t rooms(index_t begin, index_t end, index_t first, index_t last) const noexcept {
+    index_t sum = 0;
+    index_t from = 0;
+    for (const Alike& alike : alike_) {
+      const index_t count = std::min(end, alike.end) - std::max(begin, from);
+      if (count > 0) sum += count * room(alike.bytes, first, last);
+      from = alike.end;
+    }
+    return sum;
+  }
+
+  // Neighbours whose shards have as many bytes, up to node `end`: a few of each parameter, however many nodes there
+  // are.
+  struct Alike {
+    index_t end;
+    index_t bytes;
+  };
 
   index_t chunk_bytes_;
   std::vector<index_t> bytes_;  // of each node's shards, without the padding behind them
+  std::vector<Alike> alike_;
 };
 
 // Bytes of the largest network inbox that a gather needs, whatever its chunks.
