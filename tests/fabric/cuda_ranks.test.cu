@@ -193,7 +193,7 @@ TEST_CASE("CudaFabric: gathers deliver every byte from every source") {
   gathers<tide::MulticastTransport>(awkward, {emulated()});
 }
 
-TEST_CASE("CudaFabric: gathers deliver every byte of aligned rows, which are cast and copied by bulk loads") {
+TEST_CASE("CudaFabric: gathers deliver every byte of aligned rows, which are copied by bulk loads") {
   const Layout moved = moved_layout(CudaProcess::world());
   const std::string said = gathers<tide::UnicastTransport>(moved, {});
   CHECK_MESSAGE(said.find("inside the GPU: ") != std::string::npos, said);

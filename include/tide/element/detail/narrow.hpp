@@ -7,9 +7,7 @@
 //   bf16  s eeeeeeee mmmmmmm
 //
 // Integers only, so that the result does not depend on the rounding mode, on flushing of subnormals, on -ffast-math or
-// on which processor computes it. Every choice is a select between computed values, so that loops vectorise. GPUs have
-// an instruction for bf16 that does the same, but for NaN: with integers a cast of masters waits for them, not for
-// memory.
+// on which processor computes it. Every choice is a select between computed values, so that loops vectorise.
 //
 // Laws: see bf16.hpp.       (tests/element/bf16.test.cpp, f16.test.cpp, f8.test.cpp, convert.test.cpp)
 
@@ -17,9 +15,6 @@
 
 #include <tide/element/detail/bits.hpp>    // bits_as
 #include <tide/element/detail/format.hpp>  // FormatOf
-
-#include <cstdint>
-#include <type_traits>
 
 namespace tide::detail {
 
@@ -60,22 +55,6 @@ template <class To, class From>
   }
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-
-// Out of line: a branch that is hardly ever taken, instead of instructions for every element.
-[[nodiscard]] __device__ __noinline__ inline std::uint16_t nan_as_bf16(std::uint32_t bits) {
-  return static_cast<std::uint16_t>(0x40U | bits >> 16);  // quiet, with its sign and leading payload
-}
-
-[[nodiscard]] __device__ inline std::uint16_t narrow_to_bf16(float from) {
-  if (from != from) return nan_as_bf16(bits_as<std::uint32_t>(from));
-  std::uint16_t bits = 0;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(from));
-  return bits;
-}
-
-#endif
-
 /// The bits of `from` in the smaller format `To`: nearest, ties to even; NaN quiet, with its sign and leading payload.
 template <class To, class From>
 [[nodiscard]] TIDE_HOST_DEVICE constexpr BitsOf<To> narrow(From from) noexcept {
@@ -85,11 +64,6 @@ template <class To, class From>
   static_assert(Wide::mantissa_bits > Narrow::mantissa_bits && Wide::exponent_bits >= Narrow::exponent_bits);
   constexpr int dropped = Wide::mantissa_bits - Narrow::mantissa_bits;
   constexpr int sign_shift = static_cast<int>(8 * (sizeof(From) - sizeof(To)));
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<From, float> && Narrow::mantissa_bits == 7) {
-    if (!__builtin_is_constant_evaluated()) return narrow_to_bf16(from);
-  }
-#endif
 
   const Bits bits = bits_as<Bits>(from);
   const Bits magnitude = bits & Wide::magnitude_mask;

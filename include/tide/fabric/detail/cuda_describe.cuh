@@ -139,10 +139,8 @@ inline std::string CudaFabric::describe_paths() {
                              " CTAs; by the driver where memory is not aligned to 16 bytes\n"});
       }
       if (launches[1] > 0) {
-        out += detail::text({"  casts into the own slot: ", launches[1], " launches, ", bulk[1], " of them of at most ",
-                             detail::bulk_cast_ctas,
-                             " CTAs with bulk loads where memory is aligned to 16 bytes, the others of at most ",
-                             detail::plain_cast_ctas, "\n"});
+        out += detail::text(
+            {"  casts into the own slot: ", launches[1], " launches of at most ", detail::cast_ctas, " CTAs\n"});
       }
       if (switch_launches > 0) {
         out += detail::text({"  sums in the switch: ", switch_launches, " launches"});

@@ -338,7 +338,7 @@ inline void CudaFabric::start_kernel(const detail::CudaProgram& program, const d
   switch (step.kind) {
     case detail::CudaStep::Kind::cast:
       launch.source = static_cast<const std::byte*>(bindings.master);
-      most = launch.bulk ? detail::bulk_cast_ctas : detail::plain_cast_ctas;
+      most = detail::cast_ctas;
       break;
     case detail::CudaStep::Kind::switch_sum:
       multicast_.bind_sum(launch);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of CudaFabric: casts, and sums along the tree of reduce/tree.hpp; those of aligned memory are in
-// cuda_bulk_cast.cuh and cuda_bulk_sum.cuh, and the sum in the switch in cuda_switch_sum.cuh.
+// The kernels of CudaFabric: casts, and sums along the tree of reduce/tree.hpp; sums of aligned memory are in
+// cuda_bulk_sum.cuh, copies in cuda_bulk_copy.cuh, and the sum in the switch in cuda_switch_sum.cuh.
 //
 // A launch works off a table of rows, cut into tiles: of 16384 elements, or more where that leaves enough for every
 // CTA, since what a CTA does once in a tile takes issue slots of all its warps. A lane takes 4 elements at a time: 8
@@ -296,8 +296,9 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
 }
 
 // Works off the rows of a launch, with plain loads.
-template <class To, int Threads>
-__device__ inline void cast_rows(const CudaLaunch& launch) {
+template <class To>
+TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) cast_kernel(CudaLaunch launch) {
+  const Residency residency(launch.residency);
   RowCursor cursor;
   for (std::int64_t tile = blockIdx.x; tile < launch.tiles; tile += gridDim.x) {
     cursor.seek(launch, tile);
@@ -306,7 +307,7 @@ __device__ inline void cast_rows(const CudaLaunch& launch) {
     To* out = reinterpret_cast<To*>(launch.target) + row.target;
     const auto [begin, end] = TileRange(launch, row, tile);
     const std::int64_t vectors = aligned4(in) && aligned4(out) ? (end - begin) / 4 : 0;
-    for (std::int64_t v = threadIdx.x; v < vectors; v += Threads) {
+    for (std::int64_t v = threadIdx.x; v < vectors; v += cuda_threads) {
       const std::int64_t e = begin + 4 * v;
       const Four<float> loaded = load4(in + e);
       Four<To> result;
@@ -314,14 +315,8 @@ __device__ inline void cast_rows(const CudaLaunch& launch) {
       for (int k = 0; k < 4; ++k) result.value[k] = convert<To>(loaded.value[k]);
       *reinterpret_cast<Four<To>*>(out + e) = result;
     }
-    for (std::int64_t e = begin + 4 * vectors + threadIdx.x; e < end; e += Threads) out[e] = convert<To>(in[e]);
+    for (std::int64_t e = begin + 4 * vectors + threadIdx.x; e < end; e += cuda_threads) out[e] = convert<To>(in[e]);
   }
-}
-
-template <class To>
-TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) cast_kernel(CudaLaunch launch) {
-  const Residency residency(launch.residency);
-  cast_rows<To, cuda_threads>(launch);
   residency.end(launch.residency);
 }
 
@@ -342,7 +337,7 @@ TIDE_HIDDEN cudaError_t launch_sum_of(const CudaLaunch& launch, int ctas, cudaSt
 }
 
 template <class To>
-TIDE_HIDDEN cudaError_t launch_plain_cast(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
+TIDE_HIDDEN cudaError_t launch_cast(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
   return start_kernel(&cast_kernel<To>, launch, ctas, cuda_threads, 0, stream);
 }
 

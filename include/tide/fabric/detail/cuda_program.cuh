@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <tide/fabric/detail/cuda_bulk_cast.cuh>  // bulk_cast_ctas
 #include <tide/fabric/detail/cuda_bulk_copy.cuh>  // bulk_copy_ctas
 #include <tide/fabric/detail/cuda_bulk_sum.cuh>   // has_bulk_sum
 #include <tide/fabric/detail/cuda_check.cuh>      // CudaEvent
@@ -138,8 +137,8 @@ struct CudaBindings : Bindings {
   return reinterpret_cast<std::uintptr_t>(pointer) % bulk_alignment == 0;
 }
 
-// Of casts with plain loads.
-inline constexpr index_t plain_cast_ctas = 256;
+// Of casts.
+inline constexpr index_t cast_ctas = 256;
 
 // The largest tiles of which every CTA gets eight.
 [[nodiscard]] constexpr int tile_log2_for(index_t elements, index_t ctas) noexcept {
@@ -375,7 +374,7 @@ class CudaVariant {
     step.first_row = rows.size();
     index_t elements = 0;
     for (std::size_t i = step.first; i < step.last; ++i) elements += plan.ops[i].rows * (plan.ops[i].width / in);
-    step.tile_log2 = tile_log2_for(elements, cast ? bulk_cast_ctas : collective.ctas);
+    step.tile_log2 = tile_log2_for(elements, cast ? cast_ctas : collective.ctas);
     const index_t spacing = first.extra.space == Space::inbox ? collective.inbox.element_bytes : in;
     const bool table = first.source.space == Space::gradients && collective.gradients == GradientSource::table;
     for (std::size_t i = step.first; i < step.last; ++i) {
@@ -399,12 +398,7 @@ class CudaVariant {
         add_row(step, row);
       }
     }
-    if (cast) {
-      step.bulk = step.bulk && has_bulk_cast(size_bytes(kernel.output)) &&
-                  elements * in >= step.row_count * least_bulk_row_bytes;
-    } else {
-      step.bulk = step.bulk && !in_switch && has_bulk_sum(kernel.inputs);
-    }
+    step.bulk = step.bulk && !cast && !in_switch && has_bulk_sum(kernel.inputs);
   }
 
   // What the driver would copy inside the GPU. Rows are in bytes.

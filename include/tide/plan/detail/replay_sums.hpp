@@ -15,7 +15,7 @@
 #include <tide/plan/detail/op_rows.hpp>       // OpRows, adds_local_ranks
 #include <tide/plan/detail/replay_state.hpp>  // ReplayState
 #include <tide/plan/detail/sum_batch.hpp>     // SumBatch
-#include <tide/plan/detail/sum_inputs.hpp>    // SumInputs
+#include <tide/plan/detail/sum_inputs.hpp>    // ReplayInputs
 
 #include <optional>
 #include <span>
@@ -71,8 +71,8 @@ class SumReplay {
   }
 
  private:
-  using Elements = SumInputs::Elements;
-  using Nodes = SumInputs::Nodes;
+  using Elements = ReplayInputs::Elements;
+  using Nodes = ReplayInputs::Nodes;
 
   // Looks at the own input.
   void look(const SumOp& sum, const OpRows& source) {
@@ -174,7 +174,7 @@ class SumReplay {
 
   ReplayState* state_;
   MeshShape mesh_;
-  SumInputs inputs_;
+  ReplayInputs inputs_;
   SumBatch batch_;
   std::vector<Part> parts_;  // what the own input is
   std::vector<Column> row_;  // what the row that is being written holds

@@ -26,7 +26,7 @@ struct SumOp {
   [[nodiscard]] index_t output_bytes() const noexcept { return static_cast<index_t>(size_bytes(kernel.output)); }
 };
 
-class SumInputs {
+class ReplayInputs {
  public:
   // Elements of one parameter, in one row or several, and where the own input and the first piece hold them.
   struct Elements {
@@ -48,7 +48,7 @@ class SumInputs {
     [[nodiscard]] std::string text() const { return "[" + std::to_string(first) + ", " + std::to_string(last) + ")"; }
   };
 
-  explicit SumInputs(ReplayState& state) : state_(&state), mesh_(state.collective.layout.mesh) {}
+  explicit ReplayInputs(ReplayState& state) : state_(&state), mesh_(state.collective.layout.mesh) {}
 
   // The elements that some content begins with, at most `most`, of one parameter; none where it is of no element.
   [[nodiscard]] Elements elements_of(const ByteContent& content, index_t most) const {
