@@ -18,6 +18,8 @@
 #include "support/reduce_rank.hpp"
 #include "support/sanitizer.hpp"
 
+namespace random_collectives_test {
+
 using namespace tide_test;
 
 namespace {
@@ -137,3 +139,5 @@ TEST_CASE("Pipelines: random groups on random nodes give the oracle's bytes, pac
     }
   }
 }
+
+}  // namespace random_collectives_test

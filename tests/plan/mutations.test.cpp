@@ -100,7 +100,7 @@ std::vector<Planned> subjects_over_nodes() {
 }
 
 // Rows that `verify` follows together: those of one parameter, of the owners on a rail, in chunks that cut them.
-constexpr auto in_rows =
+constexpr auto many_rows =
     tide::group(tide::param<tide::bf16>("w", {16, 40}), tide::param<tide::bf16>("v", {12, 48}, tide::shard(1)),
                 tide::param<tide::bf16>("u", {9, 48}, tide::shard(1)), tide::param<tide::bf16>("b", {50}));
 
@@ -109,19 +109,19 @@ std::vector<Planned> subjects_in_rows() {
   std::vector<Planned> all;
   for (const tide::index_t ranks : {2, 3, 4}) {
     for (const OwnBlock own : {OwnBlock::copy, OwnBlock::in_place, OwnBlock::cast}) {
-      all.push_back(planned_gather<tide::UnicastTransport>(in_rows.view(), ranks, own));
+      all.push_back(planned_gather<tide::UnicastTransport>(many_rows.view(), ranks, own));
     }
-    all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<32000>>>(in_rows.view(), ranks));
-    all.push_back(planned_reduce<tide::SlotReuse>(in_rows.view(), ranks));
+    all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<32000>>>(many_rows.view(), ranks));
+    all.push_back(planned_reduce<tide::SlotReuse>(many_rows.view(), ranks));
   }
   for (const tide::MeshShape mesh : {tide::MeshShape{4, 2}, tide::MeshShape{8, 1}, tide::MeshShape{6, 2}}) {
     for (const tide::Exchange exchange : {tide::Exchange::doubling, tide::Exchange::direct}) {
-      all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<128000>>>(in_rows.view(), mesh, exchange));
+      all.push_back(planned_reduce<tide::Ring<Chunks<2>, tide::Bytes<128000>>>(many_rows.view(), mesh, exchange));
       all.push_back(
-          planned_reduce<tide::SlotReuseWithin<tide::Bytes<64000>, Chunks<1>>>(in_rows.view(), mesh, exchange));
+          planned_reduce<tide::SlotReuseWithin<tide::Bytes<64000>, Chunks<1>>>(many_rows.view(), mesh, exchange));
     }
-    all.push_back(planned_switch_reduce<tide::Ring<Chunks<2>, tide::Bytes<128000>>>(in_rows.view(), mesh));
-    all.push_back(planned_gather_on<tide::UnicastTransport, Inter>(in_rows.view(), mesh, OwnBlock::copy));
+    all.push_back(planned_switch_reduce<tide::Ring<Chunks<2>, tide::Bytes<128000>>>(many_rows.view(), mesh));
+    all.push_back(planned_gather_on<tide::UnicastTransport, Inter>(many_rows.view(), mesh, OwnBlock::copy));
   }
   return all;
 }
