@@ -104,7 +104,8 @@ struct Grid {
         Part met = part;
         met.bytes = std::min(part.bytes, end_of(i) - byte);
         met.content = columns[i].at(row, byte);
-        met.step = columns[i].step * (pitch_of_access / pitch);
+        // A single row has no step; what its column says may be of no row at all.
+        met.step = part.rows > 1 ? columns[i].step * (pitch_of_access / pitch) : 0;
         f(columns[i].cell, met);
         byte += met.bytes;
         inside += met.bytes;
