@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launch: a policy that says with how many CTAs a GPU sums. It changes when a sum is done, never its bits; a CPU fabric
-// ignores it. Casts and copies of a gather's own block take 32 CTAs, whatever the policy
-// (docs/decisions/0005-the-sum-kernel.md, "Casts and copies").
+// ignores it. What a gather does inside its own GPU takes at most 32 CTAs for a copy and 256 for a cast, whatever the
+// policy (docs/decisions/0005-the-sum-kernel.md, "Casts and copies").
 //
 // Models: Burst, Trickle.
 // Test: tests/reduce/launch.test.cpp

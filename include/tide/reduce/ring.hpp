@@ -53,13 +53,18 @@ namespace detail {
   return std::max(all_bytes, inbox.chunks * ring_unit * inbox.element_bytes);
 }
 
+// Units of the largest rank's output.
+[[nodiscard]] constexpr index_t longest_output(const LayoutView& layout) {
+  return std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+}
+
 // How a ring is cut: the longest chunks that fit.
 struct RingCut {
   index_t chunks;
   index_t units;  // of a chunk
 };
 
-// @throws Error (Errc::capacity) when the budget cannot hold a unit of each peer in each chunk
+// @throws Error as `ring_memory`
 [[nodiscard]] constexpr RingCut cut_ring(const LayoutView& layout, index_t chunks, index_t bytes, index_t least) {
   if (chunks < 1 || chunks > 255) raise(Errc::argument, "tide::Chunks: the number of chunks must be 1 to 255.");
   if (bytes < least) {
@@ -67,7 +72,7 @@ struct RingCut {
                                         "chunk; needs ",
                                         least, " bytes, has ", bytes, "."}));
   }
-  const index_t longest = std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
+  const index_t longest = longest_output(layout);
   const index_t units = std::min(bytes / least, longest);
   return {std::min(chunks, ceil_div(longest, units)), units};
 }

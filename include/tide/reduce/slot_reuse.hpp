@@ -16,7 +16,7 @@
 #include <tide/core/text.hpp>                  // text
 #include <tide/reduce/detail/node_places.hpp>  // NodePlaces, slot_shares
 #include <tide/reduce/inbox.hpp>               // Inbox
-#include <tide/reduce/ring.hpp>                // ring_unit
+#include <tide/reduce/ring.hpp>                // ring_unit, longest_output
 
 #include <algorithm>
 
@@ -88,11 +88,6 @@ constexpr void cut_slot(InboxShape& inbox, MeshShape mesh, index_t longest, inde
   inbox.chunks = ceil_div(longest, units);
   inbox.piece_room = mesh.nodes * inbox.chunk_elements * inbox.element_bytes;
   inbox.slot_bytes = slot_shares(mesh, inbox).bytes();
-}
-
-// Units of the largest rank's output.
-[[nodiscard]] constexpr index_t longest_output(const LayoutView& layout) {
-  return std::max<index_t>(1, ceil_div(layout.max_bytes(Buffer::output) / 4, ring_unit));
 }
 
 inline constexpr index_t most_slot_chunks = 255;

@@ -75,9 +75,10 @@ inline std::string CudaFabric::describe_paths() {
       index_t rendezvous = 0;
       index_t multicasts = 0;
       index_t multicast_bytes = 0;
-      index_t launches[2] = {0, 0};
+      index_t sums = 0;
+      index_t casts = 0;
       index_t switch_launches = 0;
-      index_t bulk[2] = {0, 0};
+      index_t bulk_sums = 0;
       index_t own_copies[2] = {0, 0};  // by the driver, and by kernels with bulk loads
       index_t own_bytes[2] = {0, 0};
       index_t own_launches = 0;
@@ -108,10 +109,11 @@ inline std::string CudaFabric::describe_paths() {
           multicast_bytes += size;
         } else if (step.kind == detail::CudaStep::Kind::switch_sum) {
           ++switch_launches;
-        } else if (step.kind == detail::CudaStep::Kind::sum || step.kind == detail::CudaStep::Kind::cast) {
-          const int which = step.kind == detail::CudaStep::Kind::sum ? 0 : 1;
-          ++launches[which];
-          bulk[which] += has_bulk_loads_ && step.bulk ? 1 : 0;
+        } else if (step.kind == detail::CudaStep::Kind::cast) {
+          ++casts;
+        } else if (step.kind == detail::CudaStep::Kind::sum) {
+          ++sums;
+          bulk_sums += has_bulk_loads_ && step.bulk ? 1 : 0;
         }
       }
       for (std::size_t r = 0; r < copies.size(); ++r) {
@@ -138,17 +140,17 @@ inline std::string CudaFabric::describe_paths() {
                              own_launches, " launches of at most ", detail::bulk_copy_ctas,
                              " CTAs; by the driver where memory is not aligned to 16 bytes\n"});
       }
-      if (launches[1] > 0) {
-        out += detail::text(
-            {"  casts into the own slot: ", launches[1], " launches of at most ", detail::cast_ctas, " CTAs\n"});
+      if (casts > 0) {
+        out +=
+            detail::text({"  casts into the own slot: ", casts, " launches of at most ", detail::cast_ctas, " CTAs\n"});
       }
       if (switch_launches > 0) {
         out += detail::text({"  sums in the switch: ", switch_launches, " launches"});
         if (emulated) out += detail::text({", each as loads from ", mesh_.ranks_per_node, " ranks (emulated)"});
         out += "\n";
       }
-      if (launches[0] > 0) {
-        out += detail::text({"  sums: ", launches[0], " launches of at most ", collective.ctas, " CTAs, ", bulk[0],
+      if (sums > 0) {
+        out += detail::text({"  sums: ", sums, " launches of at most ", collective.ctas, " CTAs, ", bulk_sums,
                              " of them with bulk loads where memory is aligned to 16 bytes\n"});
       }
     }

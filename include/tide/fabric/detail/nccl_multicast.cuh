@@ -13,7 +13,7 @@
 
 #include <tide/core/index.hpp>                 // index_t
 #include <tide/fabric/detail/cuda_check.cuh>   // check
-#include <tide/fabric/detail/nccl_window.cuh>  // nccl_device.h
+#include <tide/fabric/detail/nccl_window.cuh>  // nccl_device.h, nccl_properties
 
 #include <cstdlib>
 #include <optional>
@@ -50,8 +50,7 @@ struct MulticastFacts {
   }
   if (facts.nccl == false) {
     return "NCCL says that this communicator has no multimem; it needs an NVSwitch whose fabric manager runs, each "
-           "rank "
-           "on a GPU of its own, and a driver that allows multicast";
+           "rank on a GPU of its own, and a driver that allows multicast";
   }
   return {};
 }
@@ -59,16 +58,7 @@ struct MulticastFacts {
 // What NCCL says; from 2.29.2 on it can be asked before there is a window.
 [[nodiscard]] inline std::optional<bool> nccl_has_multimem(ncclComm_t communicator) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"  // of NCCL's macro
-#endif
-  ncclCommProperties_t properties = NCCL_COMM_PROPERTIES_INITIALIZER;
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
-  check(ncclCommQueryProperties(communicator, &properties), "ncclCommQueryProperties");
-  return properties.multimemSupport;
+  return nccl_properties(communicator).multimemSupport;
 #else
   static_cast<void>(communicator);
   return std::nullopt;

@@ -7,7 +7,7 @@
 
 #include <tide/core/index.hpp>                 // index_t
 #include <tide/fabric/detail/cuda_check.cuh>   // check
-#include <tide/fabric/detail/nccl_window.cuh>  // nccl_device.h, nccl_version_text
+#include <tide/fabric/detail/nccl_window.cuh>  // nccl_device.h, nccl_properties, nccl_version_text
 
 #include <cstddef>
 #include <string>
@@ -87,15 +87,7 @@ struct NcclFindings {
     check(ncclCommCount(communicator, &count), "ncclCommCount");
     ranks = count;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 2)
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"  // of NCCL's macro
-#endif
-    ncclCommProperties_t properties = NCCL_COMM_PROPERTIES_INITIALIZER;
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
-    check(ncclCommQueryProperties(communicator, &properties), "ncclCommQueryProperties");
+    const ncclCommProperties_t properties = nccl_properties(communicator);
     nodes = properties.nLsaTeams;
     if (!properties.hostRmaSupport) {
       no_puts =

@@ -46,7 +46,21 @@ inline void require_nccl() {
                               nccl_version_text(NCCL_VERSION_CODE), ", loaded ", nccl_version_text(loaded), "."}));
 }
 
-#if NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 2)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
+// What NCCL says of a communicator.
+[[nodiscard]] inline ncclCommProperties_t nccl_properties(ncclComm_t communicator) {
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"  // of NCCL's macro
+#endif
+  ncclCommProperties_t properties = NCCL_COMM_PROPERTIES_INITIALIZER;
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+  check(ncclCommQueryProperties(communicator, &properties), "ncclCommQueryProperties");
+  return properties;
+}
+#else
 // A template, so that several translation units may hold it.
 template <class Pointer>
 TIDE_HIDDEN __global__ void ask_peer_pointers(ncclWindow_t window, int ranks, Pointer* out) {
