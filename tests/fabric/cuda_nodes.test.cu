@@ -6,9 +6,8 @@
 // Collectives over nodes on GPUs, through NCCL's puts, each rank in a process of its own: logical nodes, whose puts go
 // by copy engine, or nodes of NCCL, which support/cluster starts on one host and whose puts go through its proxy.
 
-#include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/node_exchange.hpp>
-#include <tide/reduce/slot_reuse.hpp>
+#include <tide/reduce/ring.hpp>
 #include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
@@ -63,15 +62,7 @@ TEST_CASE("CudaFabric: gathers over nodes deliver every byte from every source, 
 }
 
 TEST_CASE("CudaFabric: reduces over nodes give the tree's bits, doubling and direct, through rings and slots") {
-  using Reducer = tide::CopyEngineReducer<>;
-  using Add = tide::CopyEngineReducer<tide::Burst, tide::Accumulate>;
-  check_reduces_over_nodes<Reducer, Small, Few>(node_ranks(), {Element::bf16}, Values::spread, 100);
-  check_reduces_over_nodes<Add, Small, tide::SlotReuse>(node_ranks(), {Element::bf16, Element::f16}, Values::spread,
-                                                        10);
-  check_reduces_over_nodes<Add, tide::RdmaDirectTransport, Few>(node_ranks(), {Element::bf16, Element::f32},
-                                                                Values::spread, 10);
-  check_reduces_over_nodes<Reducer, tide::RdmaDirectTransport, tide::SlotReuse>(node_ranks(), {Element::f16},
-                                                                                Values::spread, 10);
+  check_each_reduce_over_nodes<Small, tide::RdmaDirectTransport, Few>(100);
 }
 
 TEST_CASE("CudaFabric: sums in an emulated switch give the bits of whole numbers") {

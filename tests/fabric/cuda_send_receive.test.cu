@@ -9,7 +9,7 @@
 
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/node_exchange.hpp>
-#include <tide/reduce/slot_reuse.hpp>
+#include <tide/reduce/ring.hpp>
 #include <tide/reduce/switch_reducer.hpp>
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
@@ -70,15 +70,7 @@ TEST_CASE(
 
 TEST_CASE(
     "CudaFabric: reduces by sends and receives give the tree's bits, doubling and direct, through rings and slots") {
-  using Reducer = tide::CopyEngineReducer<>;
-  using Add = tide::CopyEngineReducer<tide::Burst, tide::Accumulate>;
-  check_reduces_over_nodes<Reducer, Small, Few>(node_ranks(), {Element::bf16}, Values::spread, 60);
-  check_reduces_over_nodes<Add, Small, tide::SlotReuse>(node_ranks(), {Element::bf16, Element::f16}, Values::spread,
-                                                        10);
-  check_reduces_over_nodes<Add, tide::SendRecvDirectTransport, Few>(node_ranks(), {Element::bf16, Element::f32},
-                                                                    Values::spread, 10);
-  check_reduces_over_nodes<Reducer, tide::SendRecvDirectTransport, tide::SlotReuse>(node_ranks(), {Element::f16},
-                                                                                    Values::spread, 10);
+  check_each_reduce_over_nodes<Small, tide::SendRecvDirectTransport, Few>(60);
 }
 
 TEST_CASE("CudaFabric: sums in an emulated switch take what was sent and received") {

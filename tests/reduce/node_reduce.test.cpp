@@ -81,8 +81,7 @@ TEST_CASE("node reduce: plans of random groups, packed tightly or padded, hold a
     CAPTURE(mesh.nodes);
     CAPTURE(mesh.ranks_per_node);
     const PackingRule packing = random.one_of({TightPacking::rule, Fsdp2Packing::rule});
-    const DynamicGroup group =
-        random.once_in(3) ? tide_test::few_rows(random) : tide_test::random_group(random, mesh.ranks());
+    const DynamicGroup group = tide_test::any_group(random, mesh.ranks());
     const GradientSource source = random.one_of({GradientSource::storage, GradientSource::table});
     for (const Exchange exchange : {Exchange::direct, Exchange::doubling}) {
       CAPTURE(name(exchange));

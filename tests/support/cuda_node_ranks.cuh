@@ -6,6 +6,8 @@
 #pragma once
 
 #include <tide/layout/dynamic_layout.hpp>
+#include <tide/reduce/copy_engine_reducer.hpp>
+#include <tide/reduce/slot_reuse.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
 #include "support/cuda_process.cuh"
@@ -109,6 +111,20 @@ void check_reduces_over_nodes(const CudaProcess& process, const std::vector<tide
     fabric.close();
     return reduce.verdict();
   });
+}
+
+/// Storing and adding, doubling and direct, through rings and slots: all that a way between nodes must serve.
+/// `first_steps` are of the first one; the others take 10.
+template <class Doubling, class Direct, class Inbox>
+void check_each_reduce_over_nodes(int first_steps) {
+  using tide::Element;
+  using Reducer = tide::CopyEngineReducer<>;
+  using Add = tide::CopyEngineReducer<tide::Burst, tide::Accumulate>;
+  check_reduces_over_nodes<Reducer, Doubling, Inbox>(node_ranks(), {Element::bf16}, Values::spread, first_steps);
+  check_reduces_over_nodes<Add, Doubling, tide::SlotReuse>(node_ranks(), {Element::bf16, Element::f16}, Values::spread,
+                                                           10);
+  check_reduces_over_nodes<Add, Direct, Inbox>(node_ranks(), {Element::bf16, Element::f32}, Values::spread, 10);
+  check_reduces_over_nodes<Reducer, Direct, tide::SlotReuse>(node_ranks(), {Element::f16}, Values::spread, 10);
 }
 
 /// What a rank raises, and how long it takes, when the process of the last rank ends in the middle of a gather.

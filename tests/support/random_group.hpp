@@ -86,4 +86,9 @@ inline tide::DynamicGroup few_rows(Random& random) {
   return group;
 }
 
+/// Either of these: of few rows once in three times.
+inline tide::DynamicGroup any_group(Random& random, tide::index_t ranks) {
+  return random.once_in(3) ? few_rows(random) : random_group(random, ranks);
+}
+
 }  // namespace tide_test
