@@ -82,6 +82,7 @@ class RailRounds {
   // What node n puts in a round of a chunk: what came before, then its own; nothing where there are no bytes.
   [[nodiscard]] constexpr std::vector<Put> puts(index_t n, index_t k, index_t chunk) const {
     std::vector<Put> list;
+    list.reserve(2);
     const index_t to = target(n, k);
     if (const Nodes sent = passes_on(n, k, chunk); sent.any()) {
       const index_t from = offset(n, chunk, sent.first);
