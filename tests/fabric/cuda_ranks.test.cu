@@ -70,8 +70,8 @@ tide::CudaOptions emulated() {
   return options;
 }
 
-// Rows begin at multiples of 16 bytes here too, and there is enough of them: the own block comes by bulk loads, cast or
-// copied. "columns" is many rows a pitch apart, and of "b" the last rank has a rest that no vector holds.
+// Rows begin at multiples of 16 bytes here too, and there is enough of them: the own block is copied by bulk loads, and
+// cast. "columns" is many rows a pitch apart, and of "b" the last rank has a rest that no vector holds.
 Layout moved_layout(index_t ranks) {
   tide::DynamicGroup group;
   group.add("w", {ranks * 160, 1032}, Element::bf16, Element::bf16);
@@ -198,7 +198,7 @@ TEST_CASE("CudaFabric: gathers deliver every byte of aligned rows, which are cop
   const std::string said = gathers<tide::UnicastTransport>(moved, {});
   CHECK_MESSAGE(said.find("inside the GPU: ") != std::string::npos, said);
   CHECK_MESSAGE(said.find("copies by the driver") == std::string::npos, said);
-  CHECK_MESSAGE(std::regex_search(said, std::regex("casts into the own slot: ([0-9]+) launches, \\1 of them")), said);
+  CHECK_MESSAGE(said.find("  casts into the own slot: ") != std::string::npos, said);
   for (const std::size_t shift : {4, 8, 12}) {
     CAPTURE(shift);
     gathers<tide::UnicastTransport>(moved, {}, shift);
