@@ -94,13 +94,6 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-// The unit that a model repeats most: its block.
-const tide::Unit& block_of(const tide::Model& model) {
-  const tide::Unit* most = &model.units.front();
-  for (const tide::Unit& unit : model.units) most = unit.repeat > most->repeat ? &unit : most;
-  return *most;
-}
-
 std::string size_name(index_t bytes) {
   if (bytes >= index_t{1} << 30) return std::to_string(bytes >> 30) + " GiB";
   if (bytes >= index_t{1} << 20) return std::to_string(bytes >> 20) + " MiB";
@@ -122,14 +115,6 @@ struct Shared {
   Meeting& meeting;
   Report& report;
 };
-
-void calibrate(GemmLoop& loop, Stopwatch& watch) {
-  Work products;
-  products.enqueue = [&loop](cudaStream_t stream) { loop.enqueue(stream); };
-  watch.warm(products);
-  static_cast<void>(watch.alone(products));
-  loop.count(loop.fitting(watch.alone(products).milliseconds));
-}
 
 void run_block(Shared& shared, const tide::Model& model, const Plan& plan) {
   const SharedWords words(2);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // sum_kernel: how long the sum of a reduce-scatter takes alone, by number of SMs, on one GPU; with plain loads, and
-// with bulk loads and 8 or 16 warps that add. Then the cast of f32 masters, and a copy inside the GPU. Checks first
-// that all sums give the same bits, and that copies give their source.
+// with bulk loads and 8 or 16 warps that add. Checks first that all of them give the same bits.
 
 #include "../examples/support/args.hpp"
 #include "../examples/support/program.hpp"
 #include "support/described_run.cuh"
 
 #include <tide/element/bf16.hpp>
-#include <tide/fabric/detail/cuda_bulk_copy.cuh>
 #include <tide/fabric/detail/cuda_bulk_sum.cuh>
 #include <tide/fabric/detail/cuda_check.cuh>
 
@@ -37,26 +35,15 @@ __global__ void scramble(Word* words, std::int64_t count) {
   }
 }
 
-// Any bits at all, infinities and NaNs among them.
-__global__ void scramble_all(std::uint32_t* words, std::int64_t count) {
-  for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-    std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15ULL;
-    h ^= h >> 29;
-    h *= 0xBF58476D1CE4E5B9ULL;
-    words[i] = static_cast<std::uint32_t>(h >> 16);
-  }
-}
-
-// Cuts `count` elements into the rows of a launch, of `per_row` elements each, and of up to `shorter` fewer. `unit` is
-// what an element takes in the offsets and lengths of rows. The rows are the caller's to free.
-CudaRow* fill_rows(CudaLaunch& launch, std::int64_t count, std::int64_t per_row, std::int64_t shorter,
-                   std::int64_t unit) {
+// Cuts `count` elements into the rows of a launch, of `per_row` elements each, and of up to `shorter` fewer. The rows
+// are the caller's to free.
+CudaRow* fill_rows(CudaLaunch& launch, std::int64_t count, std::int64_t per_row, std::int64_t shorter) {
   if (count > 100'000'000) launch.tile_log2 = tide::detail::largest_tile_log2;
   std::vector<CudaRow> list;
   for (std::int64_t at = 0; at < count; at += per_row) {
     CudaRow row{};
-    row.source = row.piece = row.target = at * unit;
-    row.elements = (std::min(per_row, count - at) - static_cast<std::int64_t>(list.size()) % (shorter + 1)) * unit;
+    row.source = row.piece = row.target = at;
+    row.elements = std::min(per_row, count - at) - static_cast<std::int64_t>(list.size()) % (shorter + 1);
     row.first_tile = launch.tiles;
     launch.tiles += tide::detail::tiles_of(row.elements, launch.tile_log2);
     list.push_back(row);
@@ -82,7 +69,7 @@ struct Sum {
     check(cudaMalloc(&memory, static_cast<std::size_t>(count * number) * 2), "cudaMalloc");
     for (float*& each : out) check(cudaMalloc(&each, static_cast<std::size_t>(count) * 4), "cudaMalloc");
     scramble<<<1024, 256>>>(memory, count * number);
-    rows = fill_rows(launch, count, per_row, shorter, 1);
+    rows = fill_rows(launch, count, per_row, shorter);
     launch.source = reinterpret_cast<const std::byte*>(memory);
     launch.pieces = launch.source + count * 2;
     launch.piece_stride = count * 2;
@@ -142,71 +129,6 @@ void compare(int inputs) {
   std::exit(1);
 }
 
-// What comes before the pushes of a gather: a cast of f32 to bf16, or a copy of bf16, by the driver or with bulk loads.
-enum class Moving { cast, copy, driver_copy };
-
-struct Move {
-  std::int64_t elements;
-  float* memory = nullptr;  // of a copy, its first half
-  tide::bf16* out = nullptr;
-  CudaRow* rows = nullptr;
-  CudaLaunch launch{};
-
-  Move(std::int64_t count, Moving moving, std::int64_t per_row, std::int64_t shorter = 0) : elements(count) {
-    check(cudaMalloc(&memory, static_cast<std::size_t>(count) * 4), "cudaMalloc");
-    check(cudaMalloc(&out, bytes()), "cudaMalloc");
-    scramble_all<<<1024, 256>>>(reinterpret_cast<std::uint32_t*>(memory), count);
-    // Of a copy, rows are in bytes.
-    rows = fill_rows(launch, count, per_row, shorter, moving == Moving::cast ? 1 : std::int64_t{sizeof(tide::bf16)});
-    launch.source = reinterpret_cast<const std::byte*>(memory);
-    launch.target = reinterpret_cast<std::byte*>(out);
-    launch.bulk = moving == Moving::copy;
-  }
-  ~Move() {
-    cudaFree(memory);
-    cudaFree(out);
-    cudaFree(rows);
-  }
-  Move(const Move&) = delete;
-  Move& operator=(const Move&) = delete;
-
-  // Of `out`.
-  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements) * sizeof(tide::bf16); }
-
-  void enqueue(Moving moving, int ctas) {
-    if (moving == Moving::cast) return check(tide::detail::launch_cast<tide::bf16>(launch, ctas, nullptr), "a kernel");
-    if (moving == Moving::copy) return check(tide::detail::launch_copy(launch, ctas, nullptr), "a kernel");
-    check(cudaMemcpyAsync(launch.target, launch.source, bytes(), cudaMemcpyDeviceToDevice, nullptr), "cudaMemcpyAsync");
-  }
-  // Loads the kernel.
-  void load(Moving moving) {
-    const std::int64_t tiles = std::exchange(launch.tiles, 0);
-    enqueue(moving, 1);
-    launch.tiles = tiles;
-  }
-};
-
-// A copy against its source over rows of many lengths, byte by byte; what lies between rows stays as it was.
-void compare_copy() {
-  Move move(1'000'000, Moving::copy, 40'016, 13);
-  move.load(Moving::copy);
-  std::vector<unsigned char> source(move.bytes());
-  std::vector<CudaRow> list(static_cast<std::size_t>(move.launch.row_count));
-  check(cudaMemcpy(source.data(), move.memory, source.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
-  check(cudaMemcpy(list.data(), move.rows, list.size() * sizeof(CudaRow), cudaMemcpyDeviceToHost), "cudaMemcpy");
-  std::vector<unsigned char> expected(source.size(), 0xEE);
-  for (const CudaRow& row : list) {
-    std::copy_n(source.begin() + row.source, row.elements, expected.begin() + row.target);
-  }
-  std::vector<unsigned char> got(source.size());
-  check(cudaMemset(move.out, 0xEE, got.size()), "cudaMemset");
-  move.enqueue(Moving::copy, 7);
-  check(cudaMemcpy(got.data(), move.out, got.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
-  if (got == expected && std::any_of(got.begin(), got.end(), [](unsigned char b) { return b != 0xEE; })) return;
-  std::fprintf(stderr, "sum_kernel: a copy gives other bits than its source\n");
-  std::exit(1);
-}
-
 template <class Work>
 std::vector<double> samples_ms(const Work& work) {
   cudaEvent_t begin = nullptr;
@@ -226,38 +148,11 @@ std::vector<double> samples_ms(const Work& work) {
   return all;
 }
 
-void time_moves(Moving moving, tide_benchmark::Report& report) {
-  Move move(427'827'200, moving, 8192 * 8192 / 2);
-  move.load(moving);
-  const char* const what = moving == Moving::cast ? "cast" : "copy";
-  const auto add = [&](const char* path, Moving how, int ctas) {
-    tide_benchmark::Row row{};
-    row.operation = what;
-    row.path = path;
-    row.mesh = "1x2";
-    if (ctas > 0) row.policy = std::to_string(ctas) + " SMs";
-    row.samples_ms = samples_ms([&] { move.enqueue(how, ctas); });
-    if (ctas > 0) row.sm_ms = row.median_ms() * ctas;
-    std::printf("  %11.3f %6.1f", row.median_ms(), row.sm_ms.value_or(0));
-    report.rows.push_back(std::move(row));
-  };
-  if (moving == Moving::copy) {
-    std::printf("  copy  any");
-    add("the driver", Moving::driver_copy, 0);
-    std::printf("\n");
-  }
-  for (const int ctas : {8, 16, 24, 32, 40, 48, 132}) {
-    std::printf("%6s %4d", what, ctas);
-    add(moving == Moving::cast ? "plain loads" : "bulk loads", moving, ctas);
-    std::printf("\n");
-  }
-}
-
 constexpr const char* usage =
     R"(sum_kernel [--json FILE]
 
 Times the sum of a reduce-scatter alone, of 2, 4 and 8 bf16 inputs, by number of SMs; reads and writes together are 3.42,
-2.57 and 2.14 GB. Then the cast of 427.8 million f32 masters to bf16, 2.57 GB, and a copy of as many bf16, 1.71 GB.
+2.57 and 2.14 GB.
 
   --json FILE  writes what was measured
 )";
@@ -288,11 +183,6 @@ int run(int argc, char** argv) {
       std::printf("\n");
     }
   }
-  compare_copy();
-  std::printf("a copy gives its source, bit by bit\n");
-  std::printf("        SMs          ms  SM ms\n");
-  time_moves(Moving::cast, report);
-  time_moves(Moving::copy, report);
   if (const auto file = args.text("--json")) tide_benchmark::write_report(*file, report);
   return 0;
 }

@@ -160,4 +160,13 @@ class Stopwatch {
   TimedEvent done_;
 };
 
+/// Makes a loop of products as long as it should be.
+inline void calibrate(GemmLoop& loop, Stopwatch& watch) {
+  Work products;
+  products.enqueue = [&loop](cudaStream_t stream) { loop.enqueue(stream); };
+  watch.warm(products);
+  static_cast<void>(watch.alone(products));
+  loop.count(loop.fitting(watch.alone(products).milliseconds));
+}
+
 }  // namespace tide_benchmark

@@ -8,6 +8,7 @@
 #include "stopwatch.cuh"
 
 #include <tide/fabric/cuda_fabric.cuh>
+#include <tide/models/registry.hpp>
 #include <tide/pipeline/all_gather.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
 #include <tide/plan/kernels.hpp>
@@ -25,6 +26,13 @@ using Slots = tide::SlotPool<tide::Depth<1>, Layout>;
 using Gather = tide::AllGather<Layout, tide::UnicastTransport>;
 using MulticastGather = tide::AllGather<Layout, tide::MulticastTransport>;
 using Output = tide::ShardsView<Layout, tide::Buffer::masters>;
+
+/// The unit that a model repeats most: its block.
+[[nodiscard]] inline const tide::Unit& block_of(const tide::Model& model) {
+  const tide::Unit* most = &model.units.front();
+  for (const tide::Unit& unit : model.units) most = unit.repeat > most->repeat ? &unit : most;
+  return *most;
+}
 
 /// A group on two ranks, every extent of its parameters times `part` / `of`.
 [[nodiscard]] inline Layout layout_of(const tide::GroupView& group, index_t part = 1, index_t of = 1) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: gpu
 //
-// Casts and copies with bulk loads, against the host: every bit of every row, and nothing beside them.
+// Casts, and copies with bulk loads, against the host: every bit of every row, and nothing beside them.
 
 #include <tide/fabric/detail/cuda_bulk_copy.cuh>
+#include <tide/fabric/detail/cuda_cast.cuh>
 #include <tide/fabric/detail/cuda_kernels.cuh>
 
 #include "support/rounding.hpp"
@@ -62,11 +63,16 @@ class OnDevice {
   std::size_t bytes_;
 };
 
-// Rows of these lengths one behind the other, each begun at a multiple of 16 elements, with room between them; the
-// targets in another order than the sources.
-std::vector<CudaRow> rows_of(std::span<const std::int64_t> lengths, int tile_log2, CudaLaunch& launch) {
+// Rows of these lengths one behind the other, each begun so many elements behind a multiple of 16, with room between
+// them; the targets in another order than the sources.
+struct Shift {
+  std::int64_t source = 0;
+  std::int64_t target = 0;
+};
+std::vector<CudaRow> rows_of(std::span<const std::int64_t> lengths, int tile_log2, CudaLaunch& launch,
+                             Shift shift = {}) {
   std::vector<CudaRow> rows;
-  std::int64_t at = 0;
+  std::int64_t at = shift.source;
   for (const std::int64_t length : lengths) {
     CudaRow row{};
     row.source = at;
@@ -76,7 +82,7 @@ std::vector<CudaRow> rows_of(std::span<const std::int64_t> lengths, int tile_log
     rows.push_back(row);
     at += (length + 15) / 16 * 16 + 16;
   }
-  std::int64_t target = 16;
+  std::int64_t target = 16 + shift.target;
   for (std::size_t i = rows.size(); i-- > 0;) {
     rows[i].target = target;
     target += (rows[i].elements + 15) / 16 * 16 + 16;
@@ -89,7 +95,7 @@ std::vector<CudaRow> rows_of(std::span<const std::int64_t> lengths, int tile_log
 std::int64_t end_of(const std::vector<CudaRow>& rows) {
   std::int64_t end = 0;
   for (const CudaRow& row : rows) end = std::max({end, row.source + row.elements, row.target + row.elements});
-  return end + 16;
+  return end + 16;  // what is behind the last row, and must stay as it was
 }
 
 // Shorter than a vector, than a load, than a tile; on their edges, and around them; more than the ring holds.
@@ -132,10 +138,10 @@ std::vector<float> floats(std::int64_t count) {
 }
 
 template <class To>
-void check_casts() {
+void check_casts(Shift shift) {
   for (const int tile_log2 : {tide::detail::smallest_tile_log2, tide::detail::largest_tile_log2}) {
     CudaLaunch launch;
-    const std::vector<CudaRow> rows = rows_of(lengths, tile_log2, launch);
+    const std::vector<CudaRow> rows = rows_of(lengths, tile_log2, launch, shift);
     const std::vector<float> values = floats(end_of(rows));
     const OnDevice source(values);
     std::vector<unsigned char> expected(values.size() * sizeof(To), untouched);
@@ -148,6 +154,8 @@ void check_casts() {
     for (const int ctas : {1, 7, 32}) {
       CAPTURE(tile_log2);
       CAPTURE(ctas);
+      CAPTURE(shift.source);
+      CAPTURE(shift.target);
       const auto start = [](const CudaLaunch& what, int number) {
         return tide::detail::launch_cast<To>(what, number, nullptr);
       };
@@ -160,10 +168,13 @@ void check_casts() {
 
 TEST_CASE("CudaFabric: casts give the host's bits in every row, and write nothing else") {
   require_bulk_loads();
-  check_casts<tide::bf16>();
-  check_casts<tide::f16>();
-  check_casts<tide::f8_e4m3>();
-  check_casts<float>();
+  // Aligned to a vector, on one side only, to half of one, and not at all.
+  for (const Shift shift : {Shift{0, 0}, Shift{4, 8}, Shift{0, 4}, Shift{2, 8}, Shift{1, 3}}) {
+    check_casts<tide::bf16>(shift);
+    check_casts<tide::f16>(shift);
+    check_casts<tide::f8_e4m3>(shift);
+    check_casts<float>(shift);
+  }
 }
 
 TEST_CASE("CudaFabric: copies by bulk loads and stores bring every byte of every row, and write nothing else") {

@@ -16,7 +16,7 @@
 namespace tide::detail {
 
 // How many CTAs copy, one on each SM.
-inline constexpr int bulk_copy_ctas = 32;
+inline constexpr int bulk_copy_ctas = 48;
 
 // Less than that in a launch stays with the driver: it is over in a few microseconds on any SMs, and a CTA with a ring
 // finds room beside a GEMM only where one of the GEMM's has ended.

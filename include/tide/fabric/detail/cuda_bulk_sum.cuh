@@ -12,6 +12,7 @@
 #pragma once
 
 #include <tide/fabric/detail/cuda_bulk_ring.cuh>   // RingPlace, bulk_load
+#include <tide/fabric/detail/cuda_cast.cuh>        // launch_cast
 #include <tide/fabric/detail/cuda_kernels.cuh>     // CudaLaunch, unrolled_tree, store4
 #include <tide/fabric/detail/cuda_switch_sum.cuh>  // launch_switch_sum
 

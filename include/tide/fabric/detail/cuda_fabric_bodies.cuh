@@ -154,8 +154,14 @@ inline void CudaFabric::enqueue(detail::CudaProgram& program, detail::CudaVarian
         break;
       }
       for (std::size_t i = step.first; i < step.last; ++i) {
-        if (i > step.first) admit(stream, 1, program.label);
-        copy(program, variant, variant.plan.ops[i], window_.memory(), bindings, stream);
+        Op each = variant.plan.ops[i];
+        const std::uint32_t rows = each.width < detail::long_row_bytes ? 1 : std::exchange(each.rows, 1);
+        for (std::uint32_t r = 0; r < rows; ++r) {
+          if (i > step.first || r > 0) admit(stream, 1, program.label);
+          copy(program, variant, each, window_.memory(), bindings, stream);
+          each.source_offset += each.source_pitch;
+          each.target_offset += each.target_pitch;
+        }
       }
       break;
     case detail::CudaStep::Kind::multicast:

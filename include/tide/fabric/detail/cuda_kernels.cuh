@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of CudaFabric: casts, and sums along the tree of reduce/tree.hpp; sums of aligned memory are in
-// cuda_bulk_sum.cuh, copies in cuda_bulk_copy.cuh, and the sum in the switch in cuda_switch_sum.cuh.
+// The kernels of CudaFabric: sums along the tree of reduce/tree.hpp. Sums of aligned memory are in cuda_bulk_sum.cuh,
+// casts in cuda_cast.cuh, copies in cuda_bulk_copy.cuh, and the sum in the switch in cuda_switch_sum.cuh.
 //
 // A launch works off a table of rows, cut into tiles: of 16384 elements, or more where that leaves enough for every
 // CTA, since what a CTA does once in a tile takes issue slots of all its warps. A lane takes 4 elements at a time: 8
@@ -295,31 +295,6 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
   residency.end(launch.residency);
 }
 
-// Works off the rows of a launch, with plain loads.
-template <class To>
-TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) cast_kernel(CudaLaunch launch) {
-  const Residency residency(launch.residency);
-  RowCursor cursor;
-  for (std::int64_t tile = blockIdx.x; tile < launch.tiles; tile += gridDim.x) {
-    cursor.seek(launch, tile);
-    const CudaRow& row = cursor.row;
-    const float* in = reinterpret_cast<const float*>(launch.source) + row.source;
-    To* out = reinterpret_cast<To*>(launch.target) + row.target;
-    const auto [begin, end] = TileRange(launch, row, tile);
-    const std::int64_t vectors = aligned4(in) && aligned4(out) ? (end - begin) / 4 : 0;
-    for (std::int64_t v = threadIdx.x; v < vectors; v += cuda_threads) {
-      const std::int64_t e = begin + 4 * v;
-      const Four<float> loaded = load4(in + e);
-      Four<To> result;
-#pragma unroll
-      for (int k = 0; k < 4; ++k) result.value[k] = convert<To>(loaded.value[k]);
-      *reinterpret_cast<Four<To>*>(out + e) = result;
-    }
-    for (std::int64_t e = begin + 4 * vectors + threadIdx.x; e < end; e += cuda_threads) out[e] = convert<To>(in[e]);
-  }
-  residency.end(launch.residency);
-}
-
 // Starts a kernel; what it returns is of this launch alone, not what an earlier call of the thread left behind.
 inline cudaError_t start_kernel(void (*kernel)(CudaLaunch), const CudaLaunch& launch, int ctas, int threads,
                                 int shared_bytes, cudaStream_t stream) {
@@ -334,11 +309,6 @@ inline cudaError_t start_kernel(void (*kernel)(CudaLaunch), const CudaLaunch& la
 template <class In, int N, bool Accumulate>
 TIDE_HIDDEN cudaError_t launch_sum_of(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
   return start_kernel(&sum_kernel<In, N, Accumulate>, launch, ctas, cuda_threads, 0, stream);
-}
-
-template <class To>
-TIDE_HIDDEN cudaError_t launch_cast(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
-  return start_kernel(&cast_kernel<To>, launch, ctas, cuda_threads, 0, stream);
 }
 
 }  // namespace tide::detail

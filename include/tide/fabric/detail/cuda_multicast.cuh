@@ -36,6 +36,10 @@ inline void copy_block(std::byte* to, index_t to_pitch, const std::byte* from, i
   }
 }
 
+// Rows that long are copied inside a GPU one by one: as a block of two dimensions they take the driver twice the time,
+// 0.80 ms instead of 0.44 for half a Llama-3.1-70B block in nine rows. Between GPUs both take the same.
+inline constexpr index_t long_row_bytes = index_t{8} << 20;
+
 // Starts of arenas, to which a write goes at one offset from each.
 class MulticastStarts {
  public:

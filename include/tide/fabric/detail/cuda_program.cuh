@@ -6,6 +6,7 @@
 
 #include <tide/fabric/detail/cuda_bulk_copy.cuh>  // bulk_copy_ctas
 #include <tide/fabric/detail/cuda_bulk_sum.cuh>   // has_bulk_sum
+#include <tide/fabric/detail/cuda_cast.cuh>       // cast_ctas
 #include <tide/fabric/detail/cuda_check.cuh>      // CudaEvent
 #include <tide/fabric/detail/cuda_kernels.cuh>    // CudaRow, CudaLaunch
 #include <tide/fabric/detail/zeros.hpp>           // largest_gradient_bytes
@@ -136,9 +137,6 @@ struct CudaBindings : Bindings {
 [[nodiscard]] inline bool is_bulk_aligned(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer) % bulk_alignment == 0;
 }
-
-// Of casts.
-inline constexpr index_t cast_ctas = 256;
 
 // The largest tiles of which every CTA gets eight.
 [[nodiscard]] constexpr int tile_log2_for(index_t elements, index_t ctas) noexcept {
