@@ -159,11 +159,13 @@ long allocations_of_training(tide::HostOptions options) {
       }
     });
     const auto step = [&] {
-      step::forwards(step::Names{}, [&]<tide::FixedString Name>() {
-        for (index_t i = 0; i < Step::template repeat<Name>; ++i) training.template forward<Name>(stream, i).release();
-      });
-      step::backwards(step::Names{}, [&]<tide::FixedString Name>() {
-        for (index_t i = Step::template repeat<Name>; i-- > 0;) {
+      for (index_t number = 0; number < Step::groups; ++number) {
+        step::with_group<Step>(step::Names{}, number, [&]<tide::FixedString Name>(index_t i) {
+          training.template forward<Name>(stream, i).release();
+        });
+      }
+      for (index_t number = Step::groups; number-- > 0;) {
+        step::with_group<Step>(step::Names{}, number, [&]<tide::FixedString Name>(index_t i) {
           auto group = training.template backward<Name>(stream, i);
           if constexpr (requires { group.reduce(); }) {
             group.all_missing();
@@ -171,8 +173,8 @@ long allocations_of_training(tide::HostOptions options) {
           } else {
             group.release();
           }
-        }
-      });
+        });
+      }
       training.update(stream, [](auto) {});
       stream.synchronize();
     };

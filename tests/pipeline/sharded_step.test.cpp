@@ -35,6 +35,16 @@ using WideStep = step::Step<tide::SlotReuse, step::Add, tide::Prefetch<3>, tide:
 static_assert(PlainStep::depth == 4 && NarrowStep::depth == 2 && WideStep::depth == 9);
 static_assert(step::Step<step::SmallRing, step::Add, tide::Prefetch<50>>::depth == 7);  // a slot for each group
 
+// Ten groups: the embedding, then three times a block, its adapter and a head that stays gathered.
+using LayeredStep = step::LayeredStep<tide::SlotReuse>;
+using LayeredAhead = step::LayeredStep<step::SmallRing, step::Add, tide::Prefetch<2>, tide::Buffers<1>>;
+
+static_assert(LayeredStep::groups == 10 && LayeredStep::depth == 6 && LayeredAhead::depth == 6);
+static_assert(LayeredStep::place<"embedding">() == 0 && LayeredStep::repeat<"head"> == 3);
+static_assert(LayeredStep::place<"blocks">(0) == 1 && LayeredStep::place<"adapter">(0) == 2);
+static_assert(LayeredStep::place<"head">(0) == 3 && LayeredStep::place<"blocks">(2) == 7);
+static_assert(LayeredStep::place<"head">(2) == 9);
+
 }  // namespace sharded_step_test
 
 }  // namespace
@@ -62,6 +72,16 @@ TEST_CASE("ShardedStep: over several nodes, as many as there are") {
     recipe.micro_batches = 2;
     check_training<WideStep>(recipe);
   }
+}
+
+TEST_CASE("ShardedStep: layers of several groups, whose parts take turns") {
+  using namespace sharded_step_test;
+  for (const index_t ranks : {1, 2, 3, 5, 8}) {
+    check_training<LayeredStep, step::LayeredModel>({.ranks = ranks, .some_missing = true, .scribble = true});
+    check_training<LayeredAhead, step::LayeredModel>({.ranks = ranks, .micro_batches = 2});
+  }
+  check_training<LayeredStep, step::LayeredModel>({.ranks = 6, .nodes = 3, .scribble = true},
+                                                  {.hook = random_delays(8, 100)});
 }
 
 TEST_CASE("ShardedStep: layouts that are read at run time") {

@@ -21,23 +21,19 @@
 
 namespace tide_test::step {
 
-/// The parts of a model by name, in order.
+/// The parts of a model by name.
 template <tide::FixedString... Names>
 struct PartNames {};
 
-template <class F>
-void forwards(PartNames<>, const F&) {}
-template <tide::FixedString First, tide::FixedString... Rest, class F>
-void forwards(PartNames<First, Rest...>, const F& f) {
-  f.template operator()<First>();
-  forwards(PartNames<Rest...>{}, f);
-}
-template <class F>
-void backwards(PartNames<>, const F&) {}
-template <tide::FixedString First, tide::FixedString... Rest, class F>
-void backwards(PartNames<First, Rest...>, const F& f) {
-  backwards(PartNames<Rest...>{}, f);
-  f.template operator()<First>();
+/// f<Name>(i) for the group of a step that is number `place` of the forward.
+template <class Step, tide::FixedString... Names, class F>
+void with_group(PartNames<Names...>, index_t place, const F& f) {
+  const auto look = [&]<tide::FixedString Name>() {
+    for (index_t i = 0; i < Step::template repeat<Name>; ++i) {
+      if (Step::template place<Name>(i) == place) f.template operator()<Name>(i);
+    }
+  };
+  (look.template operator()<Names>(), ...);
 }
 
 /// A whole tensor somewhere: what a kernel gets.
@@ -64,13 +60,14 @@ struct Tensor {
 };
 using Tensors = std::array<Tensor, 4>;  // of a group; unused ones have no elements
 
-/// What the oracle must know of a model.
+/// What the oracle must know of a model: its groups in the order of the forward.
 template <class... P>
-[[nodiscard]] std::vector<Group> groups_of(tide::Parts<P...>, const typename P::Layout&... layouts) {
-  std::vector<Group> groups;
+[[nodiscard]] std::vector<Group> groups_of(tide::detail::PlacedParts<P...>, const typename P::Layout&... layouts) {
+  std::vector<Group> groups(static_cast<std::size_t>(tide::detail::PlacedParts<P...>::groups));
   const auto add = [&]<class Part>(Part, const typename Part::Layout& layout) {
     for (index_t i = 0; i < Part::repeat; ++i) {
-      Group& group = groups.emplace_back(Group{layout.view().group, !Part::frozen});
+      Group& group = groups[static_cast<std::size_t>(Part::number(i))];
+      group = Group{layout.view().group, !Part::frozen};
       for (const tide::Parameter& parameter : group.view.parameters) {
         bool trains = false;
         for (const tide::Parameter& one : Part::Trainable::group.parameters) trains |= one.name.reads(parameter.name);
@@ -305,33 +302,30 @@ class StepRank : StepKernels {
   }
 
   [[nodiscard]] index_t number_of(std::string_view part, index_t index) const {
-    index_t number = 0;
     index_t found = -1;
-    forwards(Names{}, [&]<tide::FixedString Name>() {
-      if (Name.view() == part) found = number + index;
-      number += Step::template repeat<Name>;
-    });
+    for (index_t number = 0; number < Step::groups; ++number) {
+      with_group<Step>(Names{}, number, [&]<tide::FixedString Name>(index_t i) {
+        if (Name.view() == part && i == index) found = number;
+      });
+    }
     return found;
   }
 
   void forward(std::uint64_t batch, float* loss) {
     begin(batch);
-    index_t number = 0;
-    forwards(Names{}, [&]<tide::FixedString Name>() {
-      for (index_t i = 0; i < Step::template repeat<Name>; ++i, ++number) {
+    for (index_t number = 0; number < Step::groups; ++number) {
+      with_group<Step>(Names{}, number, [&]<tide::FixedString Name>(index_t i) {
         auto group = step_->template forward<Name>(compute_, i);
         forward_of(tensors_of(group, number), number);
         group.release();
-      }
-    });
+      });
+    }
     keep_loss(loss);
   }
 
   void backward(int step, int micro, std::uint64_t batch) {
-    index_t number = Step::groups;
-    backwards(Names{}, [&]<tide::FixedString Name>() {
-      for (index_t i = Step::template repeat<Name>; i-- > 0;) {
-        --number;
+    for (index_t number = Step::groups; number-- > 0;) {
+      with_group<Step>(Names{}, number, [&]<tide::FixedString Name>(index_t i) {
         auto group = step_->template backward<Name>(compute_, i);
         const Tensors tensors = tensors_of(group, number);
         if constexpr (requires { group.reduce(); }) {
@@ -353,8 +347,8 @@ class StepRank : StepKernels {
           poison(compute_, tensors);
           group.release();
         }
-      }
-    });
+      });
+    }
   }
 
   Step* step_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The model of the ShardedStep suites: groups of unlike shape and element, a kept part, a repeated one with a frozen
-// parameter, a frozen one; and its training on all ranks of a HostCluster.
+// parameter, a frozen one; one whose parts take turns; and their training on all ranks of a HostCluster.
 
 #pragma once
 
@@ -38,6 +38,12 @@ using Model = tide::Parts<tide::Part<"embedding", Embedding, tide::KeepGathered>
                           tide::Part<"head", Head>>;
 using Names = PartNames<"embedding", "blocks", "adapter", "head">;
 
+// The same layouts, taking turns: a frozen part among them, and a kept one.
+using LayeredModel = tide::Parts<
+    tide::Part<"embedding", Embedding>,
+    tide::Layers<tide::Repeat<3>, tide::Part<"blocks", Block, tide::Frozen<"scale">>,
+                 tide::Part<"adapter", Adapter, tide::Frozen<>>, tide::Part<"head", Head, tide::KeepGathered>>>;
+
 using Add = tide::CopyEngineReducer<tide::Burst, tide::Accumulate>;
 using SmallRing = tide::Ring<tide::Chunks<2>, tide::Bytes<16384>>;
 
@@ -46,6 +52,8 @@ using Rails = tide::RdmaDoublingTransport<tide::Bytes<64>, tide::PutsInFlight<2>
 
 template <class Box, class R = tide::CopyEngineReducer<>, class... Options>
 using Step = tide::ShardedStep<Model, tide::UnicastTransport, R, Rails, Box, Options...>;
+template <class Box, class R = tide::CopyEngineReducer<>, class... Options>
+using LayeredStep = tide::ShardedStep<LayeredModel, tide::UnicastTransport, R, Rails, Box, Options...>;
 
 /// One rank's training; what was wrong, or the error that it raised.
 template <class S, class... Fabrics>
@@ -88,17 +96,19 @@ std::vector<std::string> train(const Recipe& recipe, const Oracle& oracle, const
   return wrong;
 }
 
-[[nodiscard]] inline Oracle oracle_of(const Recipe& recipe) {
+/// @tparam M  a model of the four layouts, in this order
+template <class M = Model>
+[[nodiscard]] Oracle oracle_of(const Recipe& recipe) {
   const AnyMesh mesh(recipe.nodes, recipe.ranks / recipe.nodes);
-  return {groups_of(Model{}, Embedding(mesh), Block(mesh), Adapter(mesh), Head(mesh)), recipe};
+  return {groups_of(typename M::Placed{}, Embedding(mesh), Block(mesh), Adapter(mesh), Head(mesh)), recipe};
 }
 
-template <class S>
+template <class S, class M = Model>
 void check_training(const Recipe& recipe, const tide::HostOptions& options = {}) {
   CAPTURE(recipe.ranks);
   CAPTURE(recipe.nodes);
   CAPTURE(recipe.seed);
-  const Oracle oracle = oracle_of(recipe);
+  const Oracle oracle = oracle_of<M>(recipe);
   for (const std::string& text : train<S>(recipe, oracle, options)) CHECK(text == "");
 }
 

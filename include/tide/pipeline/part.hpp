@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Part: groups of one layout, as ShardedStep drives them; Parts: a model, in the order of its forward.
+// Part: groups of one layout, as ShardedStep drives them; Parts: a model, in the order of its forward; Layers: parts
+// that take turns.
 //
 //   using Model = tide::Parts<tide::Part<"embedding", Embedding, tide::KeepGathered>,
 //                             tide::Part<"blocks", Block, tide::Repeat<12>>,
@@ -8,6 +9,11 @@
 //
 //   group     0           1           2          ...   12           13
 //             embedding   blocks, 0   blocks, 1  ...   blocks, 11   head          backward goes the other way
+//
+//   tide::Layers<tide::Repeat<12>, tide::Part<"attention", Attention>, tide::Part<"experts", Experts>>
+//
+//   group     0             1           2             3          ...   23
+//             attention, 0  experts, 0  attention, 1  experts, 1 ...   experts, 11
 //
 // Laws                                               (tests/pipeline/sharded_step.test.cpp)
 //   frozen   what is frozen is gathered and never reduced; no gradient of it has memory
@@ -19,8 +25,10 @@
 #include <tide/pipeline/detail/trainable.hpp>  // TrainableOf
 
 #include <array>
+#include <cstddef>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace tide {
 
@@ -83,16 +91,100 @@ struct Part {
   static constexpr std::string_view name = Name.view();
 };
 
+namespace detail {
+
+template <class T>
+inline constexpr bool is_part = false;
+template <FixedString Name, class L, class... Options>
+inline constexpr bool is_part<Part<Name, L, Options...>> = true;
+
+}  // namespace detail
+
+/// Layers that are several groups each: the parts take turns.
+///
+/// Choose it where a layer is too much for one group. Of a step's transfers no compute hides the first gather and the
+/// last reduce, so they should be short; slots are as large as the largest group; and what a layer needs late, experts
+/// say, is gathered while the rest of it computes.
+///
+/// @tparam Count  `Repeat<N>`, the number of layers
+/// @tparam P      a `Part` for each group of a layer, in the order of the forward
+template <class Count, class... P>
+struct Layers {
+  static_assert(detail::is_tag<Repeat, Count>, "tide::Layers: the first argument must be a Repeat.");
+  static_assert(sizeof...(P) > 0, "tide::Layers: a layer needs at least one Part.");
+  static_assert((detail::is_part<P> && ...), "tide::Layers: what takes turns must be a Part.");
+  static_assert(((P::repeat == 1) && ...), "tide::Layers: a Part that takes turns must not have a Repeat of its own.");
+
+  static constexpr index_t count = detail::tag_or<Repeat, 1, Count>;
+};
+
+namespace detail {
+
+// A part of a model: its group i is number first + i * stride in the order of the forward.
+template <class P, index_t First, index_t Stride, index_t N>
+struct PlacedPart : P {
+  static constexpr index_t repeat = N;
+
+  [[nodiscard]] static constexpr index_t number(index_t i) noexcept { return First + i * Stride; }
+  // The inverse.  @pre has(number)
+  [[nodiscard]] static constexpr index_t index(index_t number) noexcept { return (number - First) / Stride; }
+  [[nodiscard]] static constexpr bool has(index_t number) noexcept {
+    return number >= First && index(number) < N && (number - First) % Stride == 0;
+  }
+};
+
+template <class... P>
+struct PlacedParts {
+  static constexpr index_t groups = (index_t{0} + ... + P::repeat);
+  static constexpr index_t kept = (index_t{0} + ... + (P::kept ? P::repeat : 0));
+  static constexpr std::array<std::string_view, sizeof...(P)> names{P::name...};
+};
+
+// Layers beside the parts of one: the parts that follow `Done`.
+template <class Done, index_t N, class Turns, class... P>
+struct PlaceLayers;
+template <class... Done, index_t N, std::size_t... Turn, class... P>
+struct PlaceLayers<PlacedParts<Done...>, N, std::index_sequence<Turn...>, P...> {
+  static constexpr index_t first = PlacedParts<Done...>::groups;
+  using type = PlacedParts<Done..., PlacedPart<P, first + static_cast<index_t>(Turn), sizeof...(P), N>...>;
+};
+
+template <class Done, class... P>
+struct PlaceParts {
+  using type = Done;
+};
+template <class Done, class First, class... Rest>
+struct PlaceParts<Done, First, Rest...> {
+  static_assert(is_part<First>, "tide::Parts: a model must be made of Part and Layers.");
+  using type = Done;
+};
+template <class Done, FixedString Name, class L, class... Options, class... Rest>
+struct PlaceParts<Done, Part<Name, L, Options...>, Rest...>
+    : PlaceParts<typename PlaceLayers<Done, Part<Name, L, Options...>::repeat, std::index_sequence<0>,
+                                      Part<Name, L, Options...>>::type,
+                 Rest...> {};
+template <class Done, class Count, class... P, class... Rest>
+struct PlaceParts<Done, Layers<Count, P...>, Rest...>
+    : PlaceParts<typename PlaceLayers<Done, Layers<Count, P...>::count, std::index_sequence_for<P...>, P...>::type,
+                 Rest...> {};
+
+}  // namespace detail
+
 /// A model: all groups, in the order of the forward.
+///
+/// @tparam P  `Part` and `Layers`
 template <class... P>
 struct Parts {
   static_assert(sizeof...(P) > 0, "tide::Parts: a model needs at least one Part.");
 
-  static constexpr index_t groups = (index_t{0} + ... + P::repeat);
-  /// Groups that stay gathered.
-  static constexpr index_t kept = (index_t{0} + ... + (P::kept ? P::repeat : 0));
+  /// Every part with the numbers of its groups.
+  using Placed = typename detail::PlaceParts<detail::PlacedParts<>, P...>::type;
 
-  static constexpr std::array<std::string_view, sizeof...(P)> names{P::name...};
+  static constexpr index_t groups = Placed::groups;
+  /// Groups that stay gathered.
+  static constexpr index_t kept = Placed::kept;
+
+  static constexpr auto names = Placed::names;
   static constexpr bool names_differ = [] {
     for (std::size_t i = 0; i < names.size(); ++i) {
       for (std::size_t k = 0; k < i; ++k) {

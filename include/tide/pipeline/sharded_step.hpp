@@ -43,7 +43,7 @@ template <class Model, class Intra, class R, class Inter = SingleNode, class Box
 class ShardedStep {
   using Rules = detail::StepRules<Model, Box, Options...>;
   using Types = detail::StepTypes<Intra, R, Inter, Box, typename Rules::Replicas, Rules::buffers>;
-  using All = detail::StepPartsOf<Model, Types>;
+  using All = detail::StepPartsOf<typename Model::Placed, Types>;
   using Layouts = typename All::Layouts;
   template <FixedString Name>
   using StepPart = typename All::template at<Rules::template part<Name>()>;
@@ -60,6 +60,11 @@ class ShardedStep {
   /// Groups of a part.
   template <FixedString Name>
   static constexpr index_t repeat = StepPart<Name>::part::repeat;
+  /// The place of a group in the forward, from 0.
+  template <FixedString Name>
+  [[nodiscard]] static constexpr index_t place(index_t i = 0) noexcept {
+    return StepPart<Name>::part::number(i);
+  }
 
   /// @param layouts  a std::tuple of those of the parts; by default they are made on the mesh of the fabric
   /// @throws Error as `SlotPool`, `AllGather` and `ReduceScatter`
@@ -138,9 +143,10 @@ class ShardedStep {
   template <class Stream, class F>
   void load(Stream& stream, F f) {
     core_.require_idle("load");
-    parts_.for_each([&]<class Part>(Part& part) {
-      for (index_t i = 0; i < Part::part::repeat; ++i) visit(part, i, detail::PortStream(stream.ref()), false, f);
-    });
+    for (index_t number = 0; number < groups; ++number) {
+      parts_.with_group(number,
+                        [&](auto& part, index_t i) { visit(part, i, detail::PortStream(stream.ref()), false, f); });
+    }
   }
 
   /// What the sums over ranks are multiplied with from the next reduce on; 1 / ranks at first. Where there are replicas
@@ -168,7 +174,8 @@ class ShardedStep {
   template <class F, bool = detail::FabricOfStep<F>::checked>
   ShardedStep(F& fabric, F* replicas, const Layouts& layouts)
       : pool_(All::template pool<Depth<depth>>(fabric, layouts)),
-        core_(fabric, fabric.stream().ref(), fabric.stream().ref(), prefetch, depth - (reuses_slots<Box> ? 1 : 0)),
+        core_(fabric, fabric.stream().ref(), fabric.stream().ref(), groups, prefetch,
+              depth - (reuses_slots<Box> ? 1 : 0)),
         memory_(fabric, Rules::buffers, All::gradient_bytes(layouts)),
         parts_(fabric, replicas, pool_, layouts, core_, memory_) {}
 
@@ -179,26 +186,26 @@ class ShardedStep {
 
   // The number of a group in the model.
   template <class Part>
-  [[nodiscard]] index_t require_group(const Part& part, index_t i) {
+  [[nodiscard]] index_t require_group(const Part&, index_t i) {
     if (i < 0 || i >= Part::part::repeat) core_.refuse_group(Part::part::name, i, Part::part::repeat);
-    return part.first() + i;
+    return Part::part::number(i);
   }
 
   // In the order of the backward: the first are ready while the last are still computed.
   template <class F>
   void visit_reduced(detail::PortStream stream, F& f) {
-    parts_.for_each_back([&]<class Part>(Part& part) {
-      if constexpr (!Part::part::frozen) {
-        for (index_t i = Part::part::repeat; i-- > 0;) visit(part, i, stream, true, f);
-      }
-    });
+    for (index_t number = groups; number-- > 0;) {
+      parts_.with_group(number, [&]<class Part>(Part& part, index_t i) {
+        if constexpr (!Part::part::frozen) visit(part, i, stream, true, f);
+      });
+    }
   }
 
   template <class Part, class F>
   void visit(Part& part, index_t i, detail::PortStream stream, bool reduced, F& f) {
-    core_.begin_use(part.first() + i, stream, reduced);
+    core_.begin_use(Part::part::number(i), stream, reduced);
     f(UpdateGroup<Part>(part, i));
-    core_.end_use(part.first() + i, stream);
+    core_.end_use(Part::part::number(i), stream);
   }
 
   typename All::template Pool<Depth<depth>> pool_;

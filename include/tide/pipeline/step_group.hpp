@@ -47,7 +47,7 @@ class LiveGroup {
   /// The first byte of a parameter.
   [[nodiscard]] std::byte* at(ParameterIndex parameter) const { return part_->gathered(index()).at(parameter); }
   /// Which group of its part this is.
-  [[nodiscard]] index_t index() const noexcept { return group_ - part_->first(); }
+  [[nodiscard]] index_t index() const noexcept { return StepPart::part::index(group_); }
 
  protected:
   StepPart* part_;

@@ -30,10 +30,10 @@ class StepGroups {
 };
 
 struct StepGroupState {
-  StepGroups* part;
-  index_t index;  // in the part
-  std::string_view name;
-  bool kept;
+  StepGroups* part = nullptr;
+  index_t index = 0;  // in the part
+  std::string_view name{};
+  bool kept = false;
   bool gathered = false;  // it has a slot
   bool used = false;      // a handle of it lives
   bool adds = false;      // the next reduce adds to the one before
@@ -45,13 +45,15 @@ struct StepGroupState {
 
 class StepCore {
  public:
-  // @param slots  that groups may be gathered into
-  StepCore(FabricPort& port, StreamRef gathers, StreamRef reduces, index_t ahead, index_t slots)
-      : port_(&port), gathers_(gathers), reduces_(reduces), ahead_(ahead), slots_(slots) {}
-
-  void add(StepGroups& part, index_t index, std::string_view name, bool kept) {
-    groups_.push_back({&part, index, name, kept});
-  }
+  // @param groups  of the model, which the parts fill in
+  // @param slots   that groups may be gathered into
+  StepCore(FabricPort& port, StreamRef gathers, StreamRef reduces, index_t groups, index_t ahead, index_t slots)
+      : port_(&port),
+        gathers_(gathers),
+        reduces_(reduces),
+        ahead_(ahead),
+        slots_(slots),
+        groups_(static_cast<std::size_t>(groups)) {}
 
   [[nodiscard]] index_t count() const noexcept { return static_cast<index_t>(groups_.size()); }
   [[nodiscard]] StepGroupState& at(index_t group) noexcept { return groups_[static_cast<std::size_t>(group)]; }

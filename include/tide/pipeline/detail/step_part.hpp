@@ -123,11 +123,11 @@ class StepPart final : public StepGroups {
 
   template <class F, class Pool>
   StepPart(F& fabric, F* replicas, Pool& pool, const Layout& layout, StepCore& core, const GradientMemory& memory)
-      : first_(core.count()), pipeline_(static_cast<std::size_t>(P::repeat), 0) {
+      : pipeline_(static_cast<std::size_t>(P::repeat), 0) {
     weights_.reserve(static_cast<std::size_t>(P::repeat));
     for (index_t i = 0; i < P::repeat; ++i) {
       weights_.emplace_back(fabric, layout);
-      core.add(*this, i, P::name, P::kept);
+      core.at(P::number(i)) = {this, i, P::name, P::kept};
     }
     // A gather whose handle lives cannot begin again: as many as may be live at once.
     constexpr index_t pipelines = std::min(P::repeat, Pool::depth);
@@ -140,7 +140,6 @@ class StepPart final : public StepGroups {
   StepPart& operator=(const StepPart&) = delete;
   ~StepPart() = default;
 
-  [[nodiscard]] index_t first() const noexcept { return first_; }
   [[nodiscard]] Weights& weights(index_t i) { return weights_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] Gathered<Layout>& gathered(index_t i) { return *live_[pipeline_[static_cast<std::size_t>(i)]]; }
 
@@ -161,7 +160,6 @@ class StepPart final : public StepGroups {
   [[no_unique_address]] Reduce reduce{};
 
  private:
-  index_t first_;  // number of its first group in the model
   std::vector<Weights> weights_;
   std::vector<AllGather<Layout, typename Types::Intra, typename Types::Inter>> gathers_;
   std::vector<std::optional<Gathered<Layout>>> live_;  // by gather

@@ -91,7 +91,7 @@ class StepChain {
   template <class F>
   void for_each(const F&) {}
   template <class F>
-  void for_each_back(const F&) {}
+  void with_group(index_t, const F&) {}
 };
 
 template <class Types, class First, class... Rest>
@@ -116,10 +116,14 @@ class StepChain<Types, First, Rest...> {
     f(head_);
     tail_.for_each(f);
   }
+  // f(part, i) for the group of that number in the model.
   template <class F>
-  void for_each_back(const F& f) {
-    tail_.for_each_back(f);
-    f(head_);
+  void with_group(index_t number, const F& f) {
+    if (First::has(number)) {
+      f(head_, First::index(number));
+    } else {
+      tail_.with_group(number, f);
+    }
   }
 
  private:
@@ -127,10 +131,10 @@ class StepChain<Types, First, Rest...> {
   StepChain<Types, Rest...> tail_;
 };
 
-template <class Model, class Types>
+template <class Placed, class Types>
 class StepPartsOf;
 template <class... P, class Types>
-class StepPartsOf<Parts<P...>, Types> : public StepChain<Types, P...> {
+class StepPartsOf<PlacedParts<P...>, Types> : public StepChain<Types, P...> {
  public:
   using StepChain<Types, P...>::StepChain;
   using Layouts = std::tuple<typename P::Layout...>;
