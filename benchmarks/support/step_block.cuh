@@ -4,12 +4,12 @@
 // f32 sums, on cuBLAS.
 //
 //   h = x + input_norm         q, k, v = h Q', h K', h V'         x += attention(q, k, v) O'
-//   h = x + attention_norm     m = h G' + h U'                    x += m D'
+//   h = x + attention_norm     m = h G' + h U' / 2                x += m D'
 //
 // Attention is two batched products, q k' / sqrt(128 tokens) and that times v, of every token with every token; its
 // scores are made again in the backward, for an eighth of the heads at a time. What is no product in Llama, norms'
 // divisions, SiLU, softmax, is left out: the vectors of the norms are added. The loss is |x|^2 / 2 of what comes out
-// of the last block, so that every gradient depends on every parameter.
+// of the last block, so that every gradient depends on every parameter, and no two parameters have the same one.
 
 #pragma once
 
@@ -19,6 +19,7 @@
 #include <tide/models/llama3_1.hpp>
 
 #include <array>
+#include <initializer_list>
 #include <vector>
 
 namespace tide_benchmark {
@@ -42,12 +43,26 @@ static_assert([] {
 using BlockWeights = std::array<const Bf16*, block_parameters>;
 using BlockGradients = std::array<Bf16*, block_parameters>;
 
-/// The pointers to the parameters of a block in a dense buffer.
+/// Parameters of a block that are one group, in its order.
+using BlockPart = std::vector<BlockParameter>;
+[[nodiscard]] inline BlockPart whole_block() {
+  return {query, key, value, output, gate, up, down, input_norm, attention_norm};
+}
+[[nodiscard]] inline BlockPart attention_part() { return {query, key, value, output, input_norm}; }
+[[nodiscard]] inline BlockPart feed_part() { return {gate, up, down, attention_norm}; }
+
+/// Spans of a group that is a part of a block, with the numbers that their parameters have in the block.
+[[nodiscard]] inline std::vector<Span> in_block(const BlockPart& part, std::vector<Span> spans) {
+  for (Span& span : spans) span.parameter = static_cast<int>(part[static_cast<std::size_t>(span.parameter)]);
+  return spans;
+}
+
+/// The pointers to the parameters of a part of a block in a dense buffer; null for the others.
 template <class Pointer>
 [[nodiscard]] std::array<Pointer, block_parameters> block_at(const tide::LayoutView& layout, tide::Buffer buffer,
-                                                             std::byte* memory) {
+                                                             std::byte* memory, const BlockPart& part = whole_block()) {
   std::array<Pointer, block_parameters> all{};
-  for (const Span& span : whole_spans(layout, buffer)) {
+  for (const Span& span : in_block(part, whole_spans(layout, buffer))) {
     all[static_cast<std::size_t>(span.parameter)] = reinterpret_cast<Pointer>(memory + span.offset);
   }
   return all;
@@ -207,15 +222,15 @@ class BlockCompute {
   }
 
   void forward(index_t number, const BlockWeights& weights) const {
+    forward_attention(number, weights);
+    forward_feed(number, weights);
+  }
+  void forward_attention(index_t number, const BlockWeights& weights) const {
     const Layer& layer = layers_[static_cast<std::size_t>(number)];
     const auto [tokens, width] = shape_;
     const index_t keys = shape_.keys();
-    const index_t wide = shape_.feed_forward();
     const Matrix x = matrix(x_, tokens, width);
     const Matrix first = matrix(layer.first, tokens, width);
-    const Matrix second = matrix(layer.second, tokens, width);
-    const Matrix mixed = matrix(layer.mixed, tokens, width);
-    const Matrix middle = matrix(layer.middle, tokens, wide);
     add_row(x, weights[input_norm], first);
     multiply(first, Operand(weights[query], width, width).turned(), matrix(layer.query, tokens, width));
     multiply(first, Operand(weights[key], keys, width).turned(), matrix(layer.key, tokens, keys));
@@ -224,38 +239,53 @@ class BlockCompute {
       batched(heads(layer.query, j), keys_of(layer.key).turned(), scores(scores_), false, score_factor());
       batched(scores(scores_), keys_of(layer.value), heads(layer.mixed, j));
     }
-    multiply(mixed, Operand(weights[output], width, width).turned(), x, true);
+    multiply(matrix(layer.mixed, tokens, width), Operand(weights[output], width, width).turned(), x, true);
+  }
+  void forward_feed(index_t number, const BlockWeights& weights) const {
+    const Layer& layer = layers_[static_cast<std::size_t>(number)];
+    const auto [tokens, width] = shape_;
+    const index_t wide = shape_.feed_forward();
+    const Matrix x = matrix(x_, tokens, width);
+    const Matrix second = matrix(layer.second, tokens, width);
+    const Matrix middle = matrix(layer.middle, tokens, wide);
     add_row(x, weights[attention_norm], second);
     multiply(second, Operand(weights[gate], wide, width).turned(), middle);
-    multiply(second, Operand(weights[up], wide, width).turned(), middle, true);
+    multiply(second, Operand(weights[up], wide, width).turned(), middle, true, up_factor);
     multiply(middle, Operand(weights[down], width, wide).turned(), x, true);
   }
 
   /// After the forward of the last block, whose output is the gradient with respect to it, and then of the one before.
   void backward(index_t number, const BlockWeights& weights, const BlockGradients& gradients) const {
-    if (spoils_) spoil(gradients);
+    backward_feed(number, weights, gradients);
+    backward_attention(number, weights, gradients);
+  }
+  void backward_feed(index_t number, const BlockWeights& weights, const BlockGradients& gradients) const {
+    if (spoils_) spoil(gradients, {gate, up, down, attention_norm});
     const Layer& layer = layers_[static_cast<std::size_t>(number)];
     const auto [tokens, width] = shape_;
-    const index_t keys = shape_.keys();
     const index_t wide = shape_.feed_forward();
     const Matrix d = matrix(x_, tokens, width);
     const Matrix d_inner = matrix(d_inner_, tokens, width);
     const Matrix d_middle = matrix(d_middle_, tokens, wide);
-    const Matrix first = matrix(layer.first, tokens, width);
     const Matrix second = matrix(layer.second, tokens, width);
-    const auto gradient = [&](BlockParameter p, index_t rows, index_t columns) {
-      return Matrix{gradients[p], rows, columns, columns};
-    };
-    multiply(turned(d), matrix(layer.middle, tokens, wide), gradient(down, width, wide));
+    multiply(turned(d), matrix(layer.middle, tokens, wide), gradient(gradients, down, width, wide));
     multiply(d, Operand(weights[down], width, wide), d_middle);
-    multiply(turned(d_middle), second, gradient(gate, wide, width));
-    multiply(turned(d_middle), second, gradient(up, wide, width));
+    multiply(turned(d_middle), second, gradient(gradients, gate, wide, width));
+    multiply(turned(d_middle), second, gradient(gradients, up, wide, width), false, up_factor);
     multiply(d_middle, Operand(weights[gate], wide, width), d_inner);
-    multiply(d_middle, Operand(weights[up], wide, width), d_inner, true);
-    add_up_rows(d_inner, gradient(attention_norm, 1, width));
+    multiply(d_middle, Operand(weights[up], wide, width), d_inner, true, up_factor);
+    add_up_rows(d_inner, gradient(gradients, attention_norm, 1, width));
     add(d, d_inner);
-
-    multiply(turned(d), matrix(layer.mixed, tokens, width), gradient(output, width, width));
+  }
+  void backward_attention(index_t number, const BlockWeights& weights, const BlockGradients& gradients) const {
+    if (spoils_) spoil(gradients, {query, key, value, output, input_norm});
+    const Layer& layer = layers_[static_cast<std::size_t>(number)];
+    const auto [tokens, width] = shape_;
+    const index_t keys = shape_.keys();
+    const Matrix d = matrix(x_, tokens, width);
+    const Matrix d_inner = matrix(d_inner_, tokens, width);
+    const Matrix first = matrix(layer.first, tokens, width);
+    multiply(turned(d), matrix(layer.mixed, tokens, width), gradient(gradients, output, width, width));
     multiply(d, Operand(weights[output], width, width), d_inner);  // with respect to what attention gives
     for (index_t j = 0; j < BlockShape::heads_of_key; ++j) {
       batched(heads(layer.query, j), keys_of(layer.key).turned(), scores(scores_), false, score_factor());
@@ -267,17 +297,20 @@ class BlockCompute {
     const Matrix d_query = matrix(d_query_, tokens, width);
     const Matrix d_key = matrix(d_key_, tokens, keys);
     const Matrix d_value = matrix(d_value_, tokens, keys);
-    multiply(turned(d_query), first, gradient(query, width, width));
-    multiply(turned(d_key), first, gradient(key, keys, width));
-    multiply(turned(d_value), first, gradient(value, keys, width));
+    multiply(turned(d_query), first, gradient(gradients, query, width, width));
+    multiply(turned(d_key), first, gradient(gradients, key, keys, width));
+    multiply(turned(d_value), first, gradient(gradients, value, keys, width));
     multiply(d_query, Operand(weights[query], width, width), d_inner);
     multiply(d_key, Operand(weights[key], keys, width), d_inner, true);
     multiply(d_value, Operand(weights[value], keys, width), d_inner, true);
-    add_up_rows(d_inner, gradient(input_norm, 1, width));
+    add_up_rows(d_inner, gradient(gradients, input_norm, 1, width));
     add(d, d_inner);
   }
 
  private:
+  // cuBLAS multiplies with it for nothing. Without it gate and up would have one gradient.
+  static constexpr float up_factor = 0.5F;
+
   // What a backward needs of a forward.
   struct Layer {
     explicit Layer(const BlockShape& shape)
@@ -322,8 +355,12 @@ class BlockCompute {
     return 1.0F / std::sqrt(static_cast<float>(BlockShape::head) * static_cast<float>(shape_.tokens));
   }
 
-  void multiply(const Operand& a, const Operand& b, const Matrix& c, bool adds = false) const {
-    products_.multiply(a, b, c, adds);
+  [[nodiscard]] static Matrix gradient(const BlockGradients& all, BlockParameter p, index_t rows, index_t columns) {
+    return {all[p], rows, columns, columns};
+  }
+
+  void multiply(const Operand& a, const Operand& b, const Matrix& c, bool adds = false, float factor = 1) const {
+    products_.multiply(a, b, c, adds, factor);
   }
   void batched(const Operand& a, const Operand& b, const Matrix& c, bool adds = false, float factor = 1) const {
     products_.multiply(a, b, c, adds, factor, shape_.key_heads());
@@ -351,8 +388,8 @@ class BlockCompute {
     multiply(Operand(ones_.as<Bf16>(), 1, from.rows), from, to);
   }
 
-  void spoil(const BlockGradients& gradients) const {
-    for (std::size_t p = 0; p < block_parameters; ++p) {
+  void spoil(const BlockGradients& gradients, std::initializer_list<BlockParameter> which) const {
+    for (const BlockParameter p : which) {
       must(cudaMemsetAsync(gradients[p], 0xFF, static_cast<std::size_t>(2 * shape_.elements(p)), stream_),
            "cudaMemsetAsync");
     }

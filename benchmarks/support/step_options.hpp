@@ -41,7 +41,10 @@ once; a sample is one step of the slower GPU, from idle to all done.
   --samples N        turns that are measured, 15 if not given
   --warmup N         turns before them, 3 if not given
   --inbox slots|ring where gradients wait on tide: in vacated slots (default), or in a ring of 4 chunks in 256 MiB
-  --prefetch N       blocks that tide gathers ahead: 1 (default) or 2; FSDP2 has 1
+  --prefetch N       groups that tide gathers ahead: 1 (default) or 2; FSDP2 has 1
+  --groups blocks|halves
+                     what tide gathers and reduces at once: a block (default), as FSDP2 does, or its attention and then
+                     its feed-forward part
   --without PATHS    leaves out some of tide,stock,symmetric
   --one-gpu          both ranks on GPU 0, to see that results are right; needs NCCL 2.32
   --pytorch COMMAND  measures FSDP2 itself, too, after everything else: what starts pytorch_fsdp2.py on two GPUs, as in
@@ -62,6 +65,7 @@ struct StepOptions {
   int warmup = 3;
   index_t prefetch = 1;
   bool ring = false;
+  bool halves = false;
   bool one_gpu = false;
   std::vector<std::string> without{};
   std::string pytorch{};
@@ -84,6 +88,7 @@ struct StepOptions {
                    {"--warmup", Args::value},
                    {"--inbox", Args::value},
                    {"--prefetch", Args::value},
+                   {"--groups", Args::value},
                    {"--without", Args::value},
                    {"--one-gpu", Args::alone},
                    {"--pytorch", Args::value},
@@ -105,6 +110,7 @@ struct StepOptions {
   options.warmup = static_cast<int>(args.number("--warmup", 3, 0, 1000));
   options.ring = args.choice("--inbox", {"slots", "ring"}) == 1;
   options.prefetch = args.choice("--prefetch", {"1", "2"}) == 0 ? 1 : 2;
+  options.halves = args.choice("--groups", {"blocks", "halves"}) == 1;
   options.one_gpu = args.has("--one-gpu");
   options.pytorch = args.text("--pytorch", "");
   options.json = args.text("--json", "");

@@ -109,6 +109,10 @@ struct StepRank {
 
 using MemoryTerms = std::vector<std::pair<std::string, index_t>>;
 
+[[nodiscard]] inline const float* floats_at(const std::byte* memory, const Span& span) {
+  return reinterpret_cast<const float*>(memory + span.offset);
+}
+
 /// One of the ways.
 class StepPath {
  public:
@@ -121,8 +125,8 @@ class StepPath {
   virtual void load() = 0;
   /// Enqueues a step; all of it lies between what is enqueued on the compute stream before and after.
   virtual void step() = 0;
-  /// The own f32 masters of a layer, packed as the layout says.
-  [[nodiscard]] virtual std::byte* masters(index_t layer) = 0;
+  /// The own f32 masters of a span of a layer, as `StepRank::own` has them.
+  [[nodiscard]] virtual const float* masters(index_t layer, const Span& span) = 0;
   /// What it takes of memory beside what all paths compute in, counted by itself.
   [[nodiscard]] virtual MemoryTerms memory() const = 0;
 
@@ -130,13 +134,13 @@ class StepPath {
   [[nodiscard]] const StepRank& of() const noexcept { return rank_; }
   [[nodiscard]] const std::vector<Span>& own_masters() const noexcept { return own_masters_; }
 
-  // Own masters down along f32 gradients that lie at `spans` of a buffer.
-  void descend_along(std::byte* masters, const std::byte* gradients, const std::vector<Span>& spans,
-                     cudaStream_t stream) const {
+  // Own masters that lie at `own` down along f32 gradients that lie at `spans` of a buffer.
+  void descend_along(std::byte* masters, const std::vector<Span>& own, const std::byte* gradients,
+                     const std::vector<Span>& spans, cudaStream_t stream) const {
     for (std::size_t s = 0; s < spans.size(); ++s) {
-      descend<<<grid_for(spans[s].elements), 256, 0, stream>>>(
-          reinterpret_cast<float*>(masters + own_masters_[s].offset),
-          reinterpret_cast<const float*>(gradients + spans[s].offset), spans[s].elements, rank_.rate);
+      descend<<<grid_for(spans[s].elements), 256, 0, stream>>>(reinterpret_cast<float*>(masters + own[s].offset),
+                                                               floats_at(gradients, spans[s]), spans[s].elements,
+                                                               rank_.rate);
     }
     must_launch("descend");
   }
@@ -183,7 +187,9 @@ class ComputeStep final : public StepPath {
     }
     must_launch("descend_whole");
   }
-  [[nodiscard]] std::byte* masters(index_t layer) override { return at(masters_, layer); }
+  [[nodiscard]] const float* masters(index_t layer, const Span& span) override {
+    return floats_at(masters(layer), span);
+  }
   [[nodiscard]] MemoryTerms memory() const override {
     return {{"masters", of().layers() * masters_.front().bytes()},
             {"whole parameters of all layers", of().layers() * weights_.front().bytes()},
@@ -207,6 +213,7 @@ class ComputeStep final : public StepPath {
   [[nodiscard]] static std::byte* at(const std::vector<DeviceMemory>& list, index_t layer) {
     return list[static_cast<std::size_t>(layer)].as<>();
   }
+  [[nodiscard]] std::byte* masters(index_t layer) const { return at(masters_, layer); }
   [[nodiscard]] std::byte* weights_of(index_t layer) const { return at(weights_, layer); }
   [[nodiscard]] std::byte* gradients_of(index_t layer) const { return at(gradients_, layer); }
 
@@ -350,10 +357,12 @@ class FlatStep final : public StepPath {
       reduced_.record(streams_.reduces.get());
     }
     reduced_.hold(compute);
-    for (index_t i = 0; i < layers; ++i) descend_along(masters(i), sums(i), own_sums_, compute);
+    for (index_t i = 0; i < layers; ++i) descend_along(masters(i), own_masters(), sums(i), own_sums_, compute);
   }
 
-  [[nodiscard]] std::byte* masters(index_t layer) override { return masters_[static_cast<std::size_t>(layer)].as<>(); }
+  [[nodiscard]] const float* masters(index_t layer, const Span& span) override {
+    return floats_at(masters(layer), span);
+  }
   [[nodiscard]] MemoryTerms memory() const override {
     const index_t layers = of().layers();
     const index_t gradients = of().bytes(tide::Buffer::gradients);
@@ -376,6 +385,7 @@ class FlatStep final : public StepPath {
   [[nodiscard]] std::byte* gradient_memory() const {
     return kind_ == Kind::stock ? outputs_[1].data() : gradients_.as<>();
   }
+  [[nodiscard]] std::byte* masters(index_t layer) const { return masters_[static_cast<std::size_t>(layer)].as<>(); }
   [[nodiscard]] std::byte* sums(index_t layer) const { return sums_out_[static_cast<std::size_t>(layer)].data(); }
   [[nodiscard]] static std::size_t output_of(index_t layer) noexcept { return static_cast<std::size_t>(layer % 2); }
 
@@ -433,7 +443,7 @@ class FlatStep final : public StepPath {
     settle();
     reduce(0);
     settle();
-    descend_along(masters(0), sums(0), own_sums_, of().stream());
+    descend_along(masters(0), own_masters(), sums(0), own_sums_, of().stream());
     settle();
   }
 
@@ -466,20 +476,83 @@ class FlatStep final : public StepPath {
 /// A ring for the inbox of tide's reduce: the budget that did best in bench_compare.
 using StepRing = tide::Ring<tide::Chunks<4>, tide::Bytes<256 * mebibyte>>;
 
+/// A part of a block as a group of its own on the two ranks.
+class StepGroup {
+ public:
+  StepGroup(const StepRank& rank, BlockPart part)
+      : rank_(&rank),
+        part_(std::move(part)),
+        layout_(layout_of(rank.view().group, part_)),
+        masters_(own_spans(layout_.view(), rank.rank(), tide::Buffer::masters)),
+        block_masters_(in_block(part_, masters_)) {}
+
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+  /// The own masters, of parameters of the group.
+  [[nodiscard]] const std::vector<Span>& masters() const noexcept { return masters_; }
+
+  void load(index_t layer, std::byte* memory, cudaStream_t stream) const {
+    load_start<float>(rank_->view(), layer, memory, block_masters_, stream);
+  }
+  /// Null where the parameter is none of the group's.
+  [[nodiscard]] const float* find(const std::byte* memory, const Span& span) const {
+    for (const Span& own : block_masters_) {
+      if (own.parameter == span.parameter) return floats_at(memory, own);
+    }
+    return nullptr;
+  }
+  template <class Group>
+  [[nodiscard]] BlockWeights weights_of(const Group& group) const {
+    BlockWeights all{};
+    for (std::size_t k = 0; k < part_.size(); ++k) {
+      all[part_[k]] = reinterpret_cast<const Bf16*>(group.at(tide::ParameterIndex{static_cast<index_t>(k)}));
+    }
+    return all;
+  }
+  template <class Group>
+  [[nodiscard]] BlockGradients gradients_of(const Group& group) const {
+    return block_at<Bf16*>(layout_.view(), tide::Buffer::gradients, group.gradients().data(), part_);
+  }
+
+ private:
+  [[nodiscard]] static Layout layout_of(const tide::GroupView& block, const BlockPart& part) {
+    tide::DynamicGroup group;
+    for (const BlockParameter p : part) {
+      const tide::Parameter& parameter = block.parameters[p];
+      std::vector<index_t> extents;
+      for (int d = 0; d < parameter.shape.rank; ++d) extents.push_back(parameter.shape[d]);
+      group.add(parameter.name.str(), extents, parameter.gathered, parameter.gradient, parameter.sharding);
+    }
+    return Layout(std::move(group), {1, 2});
+  }
+
+  const StepRank* rank_;
+  BlockPart part_;
+  Layout layout_;
+  std::vector<Span> masters_;
+  std::vector<Span> block_masters_;
+};
+
+/// How tide cuts a block: as one group, or as two that take turns.
+enum class Cut { blocks, halves };
+
 /// tide's step.
-/// @tparam Layers, Ahead  blocks, and how many are gathered ahead
+/// @tparam Layers, Ahead  blocks, and how many groups are gathered ahead
 /// @tparam Box            SlotReuse or StepRing
-template <index_t Layers, index_t Ahead, class Box>
+template <index_t Layers, index_t Ahead, class Box, Cut Way>
 class TideStep final : public StepPath {
-  using Model = tide::Parts<tide::Part<"blocks", Layout, tide::Repeat<Layers>>>;
-  using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, tide::SingleNode, Box,
-                                 tide::Prefetch<Ahead>>;
+  static constexpr bool halves = Way == Cut::halves;
+  using Whole = tide::Parts<tide::Part<"blocks", Layout, tide::Repeat<Layers>>>;
+  using Halves = tide::Parts<
+      tide::Layers<tide::Repeat<Layers>, tide::Part<"attention", Layout>, tide::Part<"feed forward", Layout>>>;
+  using Step = tide::ShardedStep<std::conditional_t<halves, Halves, Whole>, tide::UnicastTransport,
+                                 tide::CopyEngineReducer<>, tide::SingleNode, Box, tide::Prefetch<Ahead>>;
 
  public:
   /// Before `init` of the fabric.
   explicit TideStep(const StepRank& rank)
       : StepPath(rank),
-        step_(rank.fabric, std::tuple(rank.layout)),
+        groups_(groups_of(rank)),
+        step_(make_step()),
         compute_(rank.fabric.stream(rank.stream())),
         optimizer_(rank.fabric.stream()) {
     descend<<<1, 256, 0, rank.stream()>>>(nullptr, nullptr, 0, 0);  // loads its code; see FlatStep::rehearse
@@ -487,41 +560,70 @@ class TideStep final : public StepPath {
   }
 
   void load() override {
-    step_.load(compute_, [&](const auto& group) {
-      load_start<float>(of().view(), group.index(), group.masters().data(), own_masters(), of().stream());
-    });
+    step_.load(compute_,
+               [&](const auto& group) { of_part(group).load(group.index(), group.masters().data(), of().stream()); });
   }
 
   void step() override {
     step_.load(compute_, [](const auto&) {});  // so that no gather begins before this step
-    of().compute.begin(of().rank());
+    const BlockCompute& compute = of().compute;
+    compute.begin(of().rank());
     for (index_t i = 0; i < Layers; ++i) {
-      auto block = step_.template forward<"blocks">(compute_, i);
-      of().compute.forward(i, weights_of(block));
-      block.release();
+      if constexpr (halves) {
+        auto attention = step_.template forward<"attention">(compute_, i);
+        compute.forward_attention(i, groups_[0].weights_of(attention));
+        attention.release();
+        auto feed = step_.template forward<"feed forward">(compute_, i);
+        compute.forward_feed(i, groups_[1].weights_of(feed));
+        feed.release();
+      } else {
+        auto block = step_.template forward<"blocks">(compute_, i);
+        compute.forward(i, groups_[0].weights_of(block));
+        block.release();
+      }
     }
     for (index_t i = Layers; i-- > 0;) {
-      auto block = step_.template backward<"blocks">(compute_, i);
-      of().compute.backward(i, weights_of(block), gradients_of(block));
-      static_cast<void>(block.reduce());
+      if constexpr (halves) {
+        auto feed = step_.template backward<"feed forward">(compute_, i);
+        compute.backward_feed(i, groups_[1].weights_of(feed), groups_[1].gradients_of(feed));
+        static_cast<void>(feed.reduce());
+        auto attention = step_.template backward<"attention">(compute_, i);
+        compute.backward_attention(i, groups_[0].weights_of(attention), groups_[0].gradients_of(attention));
+        static_cast<void>(attention.reduce());
+      } else {
+        auto block = step_.template backward<"blocks">(compute_, i);
+        compute.backward(i, groups_[0].weights_of(block), groups_[0].gradients_of(block));
+        static_cast<void>(block.reduce());
+      }
     }
     step_.update(optimizer_, [&](const auto& group) {
-      descend_along(group.masters().data(), group.reduced().data(), own_masters(), optimizer_.get());
+      const std::vector<Span>& own = of_part(group).masters();
+      descend_along(group.masters().data(), own, group.reduced().data(), own, optimizer_.get());
     });
     compute_.wait(optimizer_.record());
   }
 
-  [[nodiscard]] std::byte* masters(index_t layer) override {
-    return step_.template group<"blocks">(layer).masters().data();
+  [[nodiscard]] const float* masters(index_t layer, const Span& span) override {
+    if constexpr (halves) {
+      const float* found = groups_[0].find(step_.template group<"attention">(layer).masters().data(), span);
+      return found != nullptr ? found
+                              : groups_[1].find(step_.template group<"feed forward">(layer).masters().data(), span);
+    } else {
+      return groups_[0].find(step_.template group<"blocks">(layer).masters().data(), span);
+    }
   }
   [[nodiscard]] MemoryTerms memory() const override {
     using namespace tide_example;
-    const std::vector<MemoryPart> parts = {{of().view(), Layers}};
+    std::vector<MemoryPart> parts;
+    index_t masters = 0;
+    for (const StepGroup& group : groups_) {
+      parts.push_back({group.layout().view(), Layers});
+      masters += Layers * group.layout().view().max_bytes(tide::Buffer::masters);
+    }
     const StepChoices choices{Ahead, 2};
     const StepMemory reckoned =
         tide::reuses_slots<Box> ? memory_with_slots(parts, choices) : memory_with_ring<StepRing>(parts, choices);
-    MemoryTerms terms{{"masters", Layers * of().bytes(tide::Buffer::masters)},
-                      {"reduced shards", Layers * of().bytes(tide::Buffer::masters)}};
+    MemoryTerms terms{{"masters", masters}, {"reduced shards", masters}};
     for (const auto& term : reckoned.terms) {
       if (term.second > 0) terms.push_back(term);
     }
@@ -529,19 +631,30 @@ class TideStep final : public StepPath {
   }
 
  private:
-  template <class Group>
-  [[nodiscard]] static BlockWeights weights_of(const Group& group) {
-    BlockWeights all{};
-    for (std::size_t p = 0; p < block_parameters; ++p) {
-      all[p] = reinterpret_cast<const Bf16*>(group.at(tide::ParameterIndex{static_cast<index_t>(p)}));
+  [[nodiscard]] static std::vector<StepGroup> groups_of(const StepRank& rank) {
+    std::vector<StepGroup> groups;
+    if (halves) {
+      groups.emplace_back(rank, attention_part());
+      groups.emplace_back(rank, feed_part());
+    } else {
+      groups.emplace_back(rank, whole_block());
     }
-    return all;
+    return groups;
   }
+  [[nodiscard]] Step make_step() const {
+    if constexpr (halves) {
+      return Step(of().fabric, std::tuple(groups_[0].layout(), groups_[1].layout()));
+    } else {
+      return Step(of().fabric, std::tuple(groups_[0].layout()));
+    }
+  }
+  // The group of a block that an UpdateGroup is of.
   template <class Group>
-  [[nodiscard]] BlockGradients gradients_of(const Group& group) const {
-    return block_at<Bf16*>(of().view(), tide::Buffer::gradients, group.gradients().data());
+  [[nodiscard]] const StepGroup& of_part(const Group&) const {
+    return groups_[Group::part() == "feed forward" ? 1 : 0];
   }
 
+  std::vector<StepGroup> groups_;
   Step step_;
   tide::CudaStream compute_;
   tide::CudaStream optimizer_;

@@ -44,6 +44,7 @@ TEST_CASE("bench_step: without flags it measures what the targets speak of") {
   CHECK(options.hidden == 8192);
   CHECK(options.prefetch == 1);
   CHECK_FALSE(options.ring);
+  CHECK_FALSE(options.halves);
   CHECK_FALSE(options.one_gpu);
   for (const std::string_view path : tide_benchmark::sharded_paths) CHECK(options.has(path));
 }
@@ -51,13 +52,14 @@ TEST_CASE("bench_step: without flags it measures what the targets speak of") {
 TEST_CASE("bench_step: flags say what they say") {
   const StepOptions options =
       parsed({"--layers", "2", "--tokens=128", "--hidden", "1024", "--samples", "1", "--warmup", "0", "--inbox", "ring",
-              "--prefetch", "2", "--without", "stock,symmetric", "--one-gpu", "--json", "x.json"});
+              "--prefetch", "2", "--groups", "halves", "--without", "stock,symmetric", "--one-gpu", "--json", "x.json"});
   CHECK(options.layers == 2);
   CHECK(options.tokens == 128);
   CHECK(options.hidden == 1024);
   CHECK(options.samples == 1);
   CHECK(options.warmup == 0);
   CHECK(options.ring);
+  CHECK(options.halves);
   CHECK(options.prefetch == 2);
   CHECK(options.has("tide"));
   CHECK_FALSE(options.has("stock"));

@@ -39,8 +39,11 @@ struct KeepGathered {};
 
 namespace detail {
 
-// What every Frozen is: the way to tell.
+// What every Frozen and every Part is: the way to tell. nvcc 13.0 matches no specialisation for a name in a template.
 struct FrozenOption {};
+struct PartBase {};
+template <class T>
+inline constexpr bool is_part = std::is_base_of_v<PartBase, T>;
 
 }  // namespace detail
 
@@ -74,7 +77,7 @@ struct FrozenOf<First, Rest...> : std::conditional_t<is_frozen<First>, std::type
 /// @tparam L        `ShardLayout` or `DynamicLayout`
 /// @tparam Options  each at most once: `Repeat<N>` (1 if not said), `KeepGathered`, `Frozen<...>`
 template <FixedString Name, class L, class... Options>
-struct Part {
+struct Part : detail::PartBase {
   static constexpr bool kept = (std::is_same_v<Options, KeepGathered> || ...);
   static constexpr bool frozen = (std::is_same_v<Options, Frozen<>> || ...);
   static constexpr index_t repeat = detail::tag_or<Repeat, 1, Options...>;
@@ -90,15 +93,6 @@ struct Part {
   using Trainable = typename detail::FrozenOf<Options...>::type::template trainable<L>;
   static constexpr std::string_view name = Name.view();
 };
-
-namespace detail {
-
-template <class T>
-inline constexpr bool is_part = false;
-template <FixedString Name, class L, class... Options>
-inline constexpr bool is_part<Part<Name, L, Options...>> = true;
-
-}  // namespace detail
 
 /// Layers that are several groups each: the parts take turns.
 ///
@@ -158,11 +152,10 @@ struct PlaceParts<Done, First, Rest...> {
   static_assert(is_part<First>, "tide::Parts: a model must be made of Part and Layers.");
   using type = Done;
 };
-template <class Done, FixedString Name, class L, class... Options, class... Rest>
-struct PlaceParts<Done, Part<Name, L, Options...>, Rest...>
-    : PlaceParts<typename PlaceLayers<Done, Part<Name, L, Options...>::repeat, std::index_sequence<0>,
-                                      Part<Name, L, Options...>>::type,
-                 Rest...> {};
+template <class Done, class First, class... Rest>
+requires(is_part<First>) struct PlaceParts<Done, First, Rest...>
+    : PlaceParts<typename PlaceLayers<Done, First::repeat, std::index_sequence<0>, First>::type, Rest...> {
+};
 template <class Done, class Count, class... P, class... Rest>
 struct PlaceParts<Done, Layers<Count, P...>, Rest...>
     : PlaceParts<typename PlaceLayers<Done, Layers<Count, P...>::count, std::index_sequence_for<P...>, P...>::type,
