@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bench_compare: tide's collectives on two GPUs, side by side with what FSDP2 does over NCCL, in one run.
+// bench_compare: tide's collectives on some GPUs of one host, side by side with what FSDP2 does over NCCL, in one run.
 //
 // For a block of each model, for message sizes, and beside matrix products; every result is checked. The ways that are
 // compared are described in support/baseline.cuh and support/group_bench.cuh, how time is taken in
@@ -19,6 +19,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <numeric>
 
 namespace {
 
@@ -26,12 +27,13 @@ using namespace tide_benchmark;
 using tide_example::Args;
 
 constexpr const char* usage =
-    R"(bench_compare [--quick] [--model NAME] [--only PART] [--json FILE] [--svg DIR]
+    R"(bench_compare [--gpus N] [--quick] [--model NAME] [--only PART] [--json FILE] [--svg DIR]
 
-Measures gather and reduce-scatter of one block of a model on two GPUs of this machine: tide, FSDP2's way over NCCL
-(stock, and with symmetric memory), NCCL alone, and a flat copy; alone, beside matrix products, and over message sizes.
-Prints a table. Times are medians over turns in which every way comes once; a sample is that of the slower GPU.
+Measures gather and reduce-scatter of one block of a model on GPUs of this machine: tide, FSDP2's way over NCCL (stock,
+and with symmetric memory), NCCL alone, and flat copies; alone, beside matrix products, and over message sizes. Prints a
+table. Times are medians over turns in which every way comes once; a sample is that of the slowest GPU.
 
+  --gpus N       the first N GPUs, 2 (default) to 8
   --quick        fewer turns
   --model NAME   one model only, such as llama3.1-70b; by default it, qwen3-30b-a3b and wan2.2-t2v-a14b
   --only PART    all (default), gather, reduce, gemm or sizes
@@ -43,15 +45,17 @@ exit code: 0 all results right, 1 a wrong result, 2 bad usage, 3 a named error
 
 constexpr const char* notes =
     R"(
-median ms   of the slower GPU; beside products: until products and collective are done
+median ms   of the slowest GPU; beside products: until products and collective are done
 added ms    median over pairs: beside products minus the same products alone
-SM*ms       tide: read off the SMs; NCCL's kernels: 24 CTAs (gather, reduce) or 9 (reduce on symmetric windows) x time;
+SM*ms       tide: read off the SMs; NCCL's kernels: 24 CTAs (gather, reduce) or 9 (reduce on symmetric windows) x time,
+            as a profiler showed on two H200s;
             layout kernels and copies inside a device: all SMs x time (of such a copy, the most that it can be)
 buffer      memory beyond inputs and outputs          calls   driver calls; of NCCL and of own launches for baselines
 host us     of the enqueueing calls
 )";
 
 struct Options {
+  int gpus = 2;
   bool quick = false;
   std::vector<const tide::Model*> models{};
   bool gather = true;
@@ -64,13 +68,15 @@ struct Options {
 
 Options parse(int argc, char** argv) {
   const Args args(argc, argv,
-                  {{"--quick", Args::alone},
+                  {{"--gpus", Args::value},
+                   {"--quick", Args::alone},
                    {"--model", Args::value},
                    {"--only", Args::value},
                    {"--json", Args::value},
                    {"--svg", Args::value}});
   if (!args.words().empty()) throw tide_example::UsageError("unexpected '" + args.words().front() + "'");
   Options options;
+  options.gpus = static_cast<int>(args.number("--gpus", 2, 2, most_ranks));
   options.quick = args.has("--quick");
   const std::size_t only = args.choice("--only", {"all", "gather", "reduce", "gemm", "sizes"});
   options.gather = only == 0 || only == 1 || only == 3;
@@ -119,7 +125,7 @@ struct Shared {
 void run_block(Shared& shared, const tide::Model& model, const Plan& plan) {
   const SharedWords words(2);
   run_ranks(shared.cluster, shared.meeting, [&](tide::CudaFabric& fabric) {
-    const Layout layout = layout_of(block_of(model).group);
+    const Layout layout = layout_of(block_of(model).group, shared.cluster.mesh().ranks());
     Slots slots(fabric, layout);
     TideGroup group(fabric, slots, layout, Policies::all);
     fabric.init();
@@ -154,7 +160,7 @@ void run_sizes(Shared& shared, const Plan& plan) {
     for (const index_t bytes : sizes) {
       tide::DynamicGroup group;
       group.add("weight", {bytes / 2 / 64, 64}, tide::Element::bf16, tide::Element::bf16);
-      layouts.emplace_back(std::move(group), tide::MeshShape{1, 2});
+      layouts.emplace_back(std::move(group), tide::MeshShape{1, shared.cluster.mesh().ranks()});
     }
     Slots slots(fabric, layouts.back());
     std::deque<TideGroup> groups;
@@ -214,7 +220,8 @@ void draw(const Report& report, const std::filesystem::path& folder) {
 }
 
 void measure(const Options& options, Meeting& meeting, Report& report) {
-  const std::vector<int> devices = {0, 1};
+  std::vector<int> devices(static_cast<std::size_t>(options.gpus));
+  std::iota(devices.begin(), devices.end(), 0);
   enable_peers(devices);
   tide::CudaOptions fabric_options;
   fabric_options.deadline = std::chrono::seconds(20);
@@ -249,13 +256,14 @@ int run(int argc, char** argv) {
   const Options options = parse(argc, argv);
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
-  if (count < 2) throw std::runtime_error("two GPUs are needed, there are " + std::to_string(count));
-  if (options.json && !std::ofstream(*options.json, std::ios::app))
-    throw std::runtime_error("cannot write " + *options.json);
+  if (count < options.gpus) {
+    throw std::runtime_error(std::to_string(options.gpus) + " GPUs are needed, there are " + std::to_string(count));
+  }
+  if (options.json) tide_example::require_writable(*options.json);  // refused now rather than at the end
   Report report;
-  describe_run(report, argc, argv, 2);
+  describe_run(report, argc, argv, options.gpus);
   std::string failed;
-  Meeting meeting(2);
+  Meeting meeting(options.gpus);
   {
     const Supervisor supervisor("bench_compare", meeting, 420);
     try {
@@ -265,10 +273,12 @@ int run(int argc, char** argv) {
     }
   }
   // What was measured before something failed is worth having.
-  std::cout << report.machine << ", " << report.versions.dump() << "\n\n";
-  print_table(std::cout, report);
-  std::cout << notes;
-  if (options.json) write_file(*options.json, to_json(report).dump(1) + "\n");
+  if (options.json != "-") {
+    std::cout << report.machine << ", " << report.versions.dump() << "\n\n";
+    print_table(std::cout, report);
+    std::cout << notes;
+  }
+  if (options.json) write_report(*options.json, report);
   if (options.svg) draw(report, *options.svg);
   if (!failed.empty()) throw std::runtime_error(failed);
   return report.right ? tide_example::right : tide_example::violated;

@@ -135,7 +135,7 @@ class StepBench {
         fabric_(fabric),
         number_(fabric.rank().value),
         watch_(number_, shared.meeting, shared.words),
-        layout_(layout_of(tide::models::llama3_1_70b::block.view(), options_.hidden, 8192)),
+        layout_(layout_of(tide::models::llama3_1_70b::block.view(), ranks, options_.hidden, 8192)),
         before_(taken()),
         compute_({options_.tokens, options_.hidden}, options_.layers, ranks, watch_.compute()),
         rank_{fabric, layout_, compute_, 0.004F / static_cast<float>(options_.tokens)} {}

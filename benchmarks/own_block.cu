@@ -232,7 +232,7 @@ int run(int argc, char** argv) {
   Report report;
   describe_run(report, argc, argv, 1);
   const tide::Model* const model = tide::find_model("llama3.1-70b");
-  const Layout layout = layout_of(block_of(*model).group);
+  const Layout layout = layout_of(block_of(*model).group, 2);
   const OwnBlock copy(layout, tide::OwnBlock::copy);
   const OwnBlock cast(layout, tide::OwnBlock::cast);
   std::vector<Case> cases;

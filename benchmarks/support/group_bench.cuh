@@ -20,7 +20,7 @@
 namespace tide_benchmark {
 
 /// CTAs of NCCL's kernels for large messages on two H200s, as a profiler shows them: `pytorch_fsdp2.py` prints those of
-/// the default ones. Zero-CTA gathers have none.
+/// the default ones, on more GPUs too. Zero-CTA gathers have none.
 struct NcclCtas {
   int gather = 24;
   int reduce = 24;
@@ -62,12 +62,15 @@ class GroupBench {
         name_(std::move(name)),
         stock_(group.view(), rank_, group.inputs(), stock[rank_], Kind::stock),
         symmetric_(group.view(), rank_, group.inputs(), symmetric[rank_], Kind::symmetric),
-        landing_(group.view().max_bytes(tide::Buffer::shards)) {
+        ranks_(static_cast<int>(group.view().mesh.ranks())),
+        landing_(ranks_ * group.view().max_bytes(tide::Buffer::shards)),
+        judge_(ranks_) {
     int device = 0;
     must(cudaGetDevice(&device), "cudaGetDevice");
     must(cudaDeviceGetAttribute(&sms_, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-    const std::vector<void*> landings = meeting.exchange(rank_, landing_.as<>());
-    peer_landing_ = landings[static_cast<std::size_t>(1 - rank_)];
+    for (void* const landing : meeting.exchange(rank_, landing_.as<>())) {
+      landings_.push_back(static_cast<std::byte*>(landing) + rank_ * group.view().max_bytes(tide::Buffer::shards));
+    }
   }
 
   /// Measures; rank 0 adds the rows to the report.
@@ -102,12 +105,15 @@ class GroupBench {
   }
 
  private:
+  [[nodiscard]] std::string mesh() const { return "1x" + std::to_string(ranks_); }
+
   [[nodiscard]] Row row(const char* operation, const char* path, const char* source) const {
     Row made;
     made.operation = operation;
     made.path = path;
     made.model = model_;
     made.group = name_;
+    made.mesh = mesh();
     made.source = source;
     return made;
   }
@@ -152,9 +158,11 @@ class GroupBench {
     if (group_.shard_bytes() < tide::detail::least_bulk_copy_bytes) paths_[1].parts = {own_copy};
     Path flat;
     flat.row = row("gather", "flat_copy", "bf16");
-    flat.row.driver_calls = 1;
+    flat.row.driver_calls = ranks_ - 1;
     flat.row.sm_ms = 0;
-    flat.work.enqueue = [this](cudaStream_t stream) { copy_flat(peer_landing_, stream); };
+    flat.work.enqueue = [this](cudaStream_t stream) {
+      for (int k = 1; k < ranks_; ++k) copy_flat(landings_[static_cast<std::size_t>((rank_ + k) % ranks_)], stream);
+    };
     flat.beside = true;
     add(std::move(flat));
 
@@ -240,7 +248,7 @@ class GroupBench {
     }
   }
 
-  // The own shards in one piece, to the peer or to other memory here.
+  // The own shards in one piece, to a peer or to other memory here.
   void copy_flat(void* target, cudaStream_t stream) const {
     must(cudaMemcpyAsync(target, group_.inputs().shards, static_cast<std::size_t>(group_.shard_bytes()),
                          cudaMemcpyDeviceToDevice, stream),
@@ -300,6 +308,7 @@ class GroupBench {
     products.path = "cublas";
     products.model = model_;
     products.group = name_;
+    products.mesh = mesh();
     products.policy = std::to_string(loop.count()) + " products";
     products.beside = loop.name();
     products.samples_ms = alone_ms;
@@ -325,12 +334,13 @@ class GroupBench {
   std::string name_;
   Baseline stock_;
   Baseline symmetric_;
-  DeviceMemory landing_;  // where the peer's flat copy goes
-  void* peer_landing_ = nullptr;
+  int ranks_;
+  DeviceMemory landing_;              // where the peers' flat copies go
+  std::vector<std::byte*> landings_;  // on each rank, the place of what this one copies
+  Judge judge_;
   int sms_ = 0;
   int round_ = 0;  // of the gradients
   NcclCtas nccl_;
-  Judge judge_;
   std::vector<Path> paths_;
 };
 

@@ -71,7 +71,7 @@ class Supervisor {
   std::thread thread_;
 };
 
-/// Lets two GPUs reach each other's memory.  @throws std::runtime_error when they cannot
+/// Lets GPUs reach each other's memory.  @throws std::runtime_error when they cannot
 inline void enable_peers(const std::vector<int>& devices) {
   for (const int device : devices) {
     for (const int peer : devices) {
@@ -79,7 +79,10 @@ inline void enable_peers(const std::vector<int>& devices) {
       must(cudaSetDevice(device), "cudaSetDevice");
       int reaches = 0;
       must(cudaDeviceCanAccessPeer(&reaches, device, peer), "cudaDeviceCanAccessPeer");
-      if (reaches == 0) throw std::runtime_error("the two GPUs cannot reach each other's memory");
+      if (reaches == 0) {
+        throw std::runtime_error("GPUs " + std::to_string(device) + " and " + std::to_string(peer) +
+                                 " cannot reach each other's memory");
+      }
       must(cudaDeviceEnablePeerAccess(peer, 0), "cudaDeviceEnablePeerAccess");
     }
   }

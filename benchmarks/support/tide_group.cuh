@@ -34,15 +34,15 @@ using Output = tide::ShardsView<Layout, tide::Buffer::masters>;
   return *most;
 }
 
-/// A group on two ranks, every extent of its parameters times `part` / `of`.
-[[nodiscard]] inline Layout layout_of(const tide::GroupView& group, index_t part = 1, index_t of = 1) {
+/// A group on some ranks of one node, every extent of its parameters times `part` / `of`.
+[[nodiscard]] inline Layout layout_of(const tide::GroupView& group, index_t ranks, index_t part = 1, index_t of = 1) {
   tide::DynamicGroup copy;
   for (const tide::Parameter& parameter : group.parameters) {
     std::vector<index_t> extents;
     for (int d = 0; d < parameter.shape.rank; ++d) extents.push_back(parameter.shape[d] * part / of);
     copy.add(parameter.name.str(), extents, parameter.gathered, parameter.gradient, parameter.sharding);
   }
-  return Layout(std::move(copy), {1, 2});
+  return Layout(std::move(copy), {1, ranks});
 }
 
 inline constexpr index_t mebibyte = index_t{1} << 20;

@@ -122,16 +122,30 @@ static __global__ void count_wrong_weights(const std::uint16_t* at, int paramete
   }
 }
 
-// The average of two ranks' gradients: bit for bit, or within two roundings.
-static __global__ void count_wrong_averages(const float* at, int parameter, std::int64_t first, std::int64_t elements,
-                                            int round, bool exact, unsigned long long* wrong) {
+// The sum along the tree: on the left the largest power of two that is less than all.
+__device__ inline float sum_of_leaves(const float* leaves, int first, int last) {
+  if (last - first == 1) return leaves[first];
+  int half = 1;
+  while (2 * half < last - first) half *= 2;
+  return __fadd_rn(sum_of_leaves(leaves, first, first + half), sum_of_leaves(leaves, first + half, last));
+}
+
+inline constexpr int most_ranks = 8;
+
+// The average of the ranks' gradients: bit for bit that along the tree, or within a rounding for each rank.
+static __global__ void count_wrong_averages(const float* at, int ranks, int parameter, std::int64_t first,
+                                            std::int64_t elements, int round, bool exact, unsigned long long* wrong) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += step) {
-    const float a = short_number({Content::gradient, 0, round}, parameter, first + i);
-    const float b = short_number({Content::gradient, 1, round}, parameter, first + i);
-    const float right = __fmul_rn(__fadd_rn(a, b), 0.5F);
+    float leaves[most_ranks];
+    float sizes = 0;
+    for (int r = 0; r < ranks; ++r) {
+      leaves[r] = short_number({Content::gradient, r, round}, parameter, first + i);
+      sizes += fabsf(leaves[r]);
+    }
+    const float right = __fmul_rn(sum_of_leaves(leaves, 0, ranks), 1.0F / static_cast<float>(ranks));
     const float is = at[i];
-    const float bound = exact ? 0.0F : 0x1p-22F * (fabsf(a) + fabsf(b));
+    const float bound = exact ? 0.0F : static_cast<float>(ranks) * 0x1p-23F * sizes;
     // A NaN is never within the bound.
     const bool good = exact ? __float_as_uint(is) == __float_as_uint(right) : fabsf(is - right) <= bound;
     if (!good) atomicAdd(wrong, 1ULL);
@@ -170,6 +184,9 @@ inline void fill_whole(std::byte* buffer, Source source, const std::vector<Span>
 /// Counts what is wrong, on a stream; waits for it.
 class Judge {
  public:
+  /// @param ranks  whose gradients are reduced, `most_ranks` at most
+  explicit Judge(int ranks) : ranks_(ranks) {}
+
   [[nodiscard]] unsigned long long gathered(const std::byte* buffer, const std::vector<Span>& spans,
                                             cudaStream_t stream) const {
     begin(stream);
@@ -186,8 +203,8 @@ class Judge {
     begin(stream);
     for (const Span& span : spans) {
       count_wrong_averages<<<grid_for(span.elements), 256, 0, stream>>>(
-          reinterpret_cast<const float*>(buffer + span.offset), span.parameter, span.first, span.elements, round, exact,
-          wrong_.as<unsigned long long>());
+          reinterpret_cast<const float*>(buffer + span.offset), ranks_, span.parameter, span.first, span.elements,
+          round, exact, wrong_.as<unsigned long long>());
     }
     return end("count_wrong_averages", stream);
   }
@@ -202,6 +219,7 @@ class Judge {
     return count;
   }
 
+  int ranks_;
   DeviceMemory wrong_{8};
 };
 
