@@ -57,6 +57,7 @@
 #include <tide/plan/traffic.hpp>
 #include <tide/plan/verify.hpp>
 #include <tide/plan/violation.hpp>
+#include <tide/plan/virtual_time.hpp>
 
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
