@@ -86,6 +86,9 @@
 #include <tide/fabric/host_port.hpp>
 #include <tide/fabric/host_replicas.hpp>
 #include <tide/fabric/host_stream.hpp>
+#include <tide/fabric/sim_cluster.hpp>
+#include <tide/fabric/sim_fabric.hpp>
+#include <tide/fabric/sim_options.hpp>
 
 #include <tide/memory/gradients.hpp>
 #include <tide/memory/shards.hpp>
