@@ -89,6 +89,7 @@
 #include <tide/fabric/sim_cluster.hpp>
 #include <tide/fabric/sim_fabric.hpp>
 #include <tide/fabric/sim_options.hpp>
+#include <tide/fabric/sim_replicas.hpp>
 
 #include <tide/memory/gradients.hpp>
 #include <tide/memory/shards.hpp>

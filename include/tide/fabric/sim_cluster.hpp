@@ -13,11 +13,9 @@
 
 #pragma once
 
-#include <tide/fabric/detail/run_threads.hpp>  // run_threads
-#include <tide/fabric/sim_fabric.hpp>          // SimFabric
+#include <tide/fabric/sim_fabric.hpp>  // SimFabric
 
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,12 +26,8 @@ namespace tide {
 class SimCluster {
  public:
   /// @throws Error (Errc::layout) when the mesh has no rank
-  explicit SimCluster(MeshShape mesh, const SimOptions& options = {}) {
-    const Mesh<dynamic, dynamic> checked(mesh.nodes, mesh.ranks_per_node);
-    auto turns = std::make_shared<detail::SimTurns>(options, static_cast<std::size_t>(checked.shape().ranks()));
-    state_ = std::make_shared<detail::SimState>(checked.shape(), std::move(turns), 0, 1);
-    for (index_t r = 0; r < mesh.ranks(); ++r) fabrics_.push_back(std::make_unique<SimFabric>(state_, Rank{r}));
-  }
+  explicit SimCluster(MeshShape mesh, const SimOptions& options = {})
+      : SimCluster(mesh, std::make_shared<detail::SimTurns>(options, checked(mesh)), 0, 1) {}
   SimCluster(SimCluster&&) noexcept = default;
   SimCluster& operator=(SimCluster&&) = delete;
 
@@ -50,22 +44,14 @@ class SimCluster {
   /// What a rank throws fails the cluster, so that no other waits for it; what was thrown first is thrown again here.
   template <class F>
   void run(const F& program) {
-    detail::SimTurns& turns = *state_->turns;
-    turns.open();
-    detail::run_threads(
-        fabrics_.size(),
+    state_->turns->run(
         [&](std::size_t i) {
-          turns.enter(i);
           program(*fabrics_[i]);
           state_->end(Rank{static_cast<index_t>(i)}, false);
-          turns.leave();
         },
-        [&](std::size_t i, const char* what) {
-          turns.fail(Errc::operation, detail::text({"tide::SimCluster: rank ", i, " threw: ", what}));
-          turns.leave();
-        },
-        [&](std::size_t started) { turns.start(started); });
-    turns.close();
+        [](std::size_t i) {
+          return detail::text({"tide::SimCluster: rank ", i});
+        });
     state_->resume();
   }
 
@@ -78,6 +64,19 @@ class SimCluster {
   }
 
  private:
+  friend class SimReplicas;
+
+  // @param first, stride  host of rank 0, and from rank to rank
+  SimCluster(MeshShape mesh, std::shared_ptr<detail::SimTurns> turns, index_t first, index_t stride)
+      : state_(std::make_shared<detail::SimState>(mesh, std::move(turns), first, stride)) {
+    for (index_t r = 0; r < mesh.ranks(); ++r) fabrics_.push_back(std::make_unique<SimFabric>(state_, Rank{r}));
+  }
+
+  // How many hosts a mesh needs.
+  [[nodiscard]] static std::size_t checked(MeshShape mesh) {
+    return static_cast<std::size_t>(Mesh<dynamic, dynamic>(mesh.nodes, mesh.ranks_per_node).shape().ranks());
+  }
+
   std::shared_ptr<detail::SimState> state_;
   std::vector<std::unique_ptr<SimFabric>> fabrics_;
 };

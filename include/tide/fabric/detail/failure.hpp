@@ -75,6 +75,9 @@ template <class Call>
 }
 [[nodiscard]] inline std::string hook_threw(const std::string& what) { return "tide::Fabric: a hook threw: " + what; }
 
+// Why a host waits, where no op says so.
+inline constexpr const char* no_op_waits = "no op waits: a function on a stream, or an op, takes longer";
+
 [[nodiscard]] inline std::string seconds_text(Duration duration) {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
   const std::string fraction = std::to_string(milliseconds % 1000 + 1000).substr(1);

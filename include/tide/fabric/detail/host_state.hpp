@@ -167,7 +167,7 @@ class HostState {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       said = first_reason(rank, own.text.empty() ? at(rank).bell.reason(Bell::Whom::own_lane) : own);
     }
-    if (said.text.empty()) said.text = "no op waits: a function on a stream, or an op, takes longer";
+    if (said.text.empty()) said.text = no_op_waits;
     fail(Errc::deadline, detail::text({"tide::HostFabric: the deadline of ", seconds_text(options.deadline),
                                        " passed: ", who, said.text, "."}));
   }

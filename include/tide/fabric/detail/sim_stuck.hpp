@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,8 +28,8 @@ class SimStuck {
  public:
   explicit SimStuck(const SimMachine& machine) : machine_(machine) {}
 
-  // Why `host` waits, or, where none of its ops does, any other.
-  [[nodiscard]] SimCause cause_of(std::size_t host) {
+  // Why `host` waits, or, where none of its ops does, any other. Nothing where no op waits.
+  [[nodiscard]] SimCause cause_of(std::size_t host) const {
     std::optional<Place> at = first_wait(host, host + 1);
     if (!at) at = first_wait(0, machine_.hosts());
     if (at) return follow(*at);
@@ -37,7 +38,7 @@ class SimStuck {
         if (lane.stopped) return {stops_before(lane)};
       }
     }
-    return {"no op waits: a function on a stream, or an op, takes longer"};
+    return {};
   }
 
  private:
@@ -47,11 +48,14 @@ class SimStuck {
 
     [[nodiscard]] friend bool operator==(const Place&, const Place&) = default;
   };
-  // The op that raises a word far enough, and in which run of its rank.
+  // Who raises a word of a rank far enough, and in which run of its own.
   struct Raiser {
     SimProgram* program = nullptr;
     std::int64_t run = 0;
-    index_t seq = 0;
+    std::int32_t peer = 0;
+    Op::Raise raise{};
+
+    [[nodiscard]] bool is(const Op& op) const { return op.raises() && op.peer == peer && op.raise() == raise; }
   };
 
   [[nodiscard]] const SimLane& lane_at(Place place) const { return machine_.lanes(place.host)[place.lane]; }
@@ -81,35 +85,53 @@ class SimStuck {
     return first;
   }
 
-  [[nodiscard]] SimCause follow(Place at) {
+  // From an op that waits to what keeps the last op of the chain.
+  [[nodiscard]] SimCause follow(Place at) const {
+    std::vector<Place> visited;
+    std::string wait;
+    for (;;) {
+      if (std::find(visited.begin(), visited.end(), at) != visited.end()) {
+        return {wait + "; and what would raise it waits for that"};
+      }
+      visited.push_back(at);
+      const SimLane& lane = lane_at(at);
+      std::optional<Place> next;
+      if (waits(at)) {
+        const SimItem& item = lane.items.front();
+        const MeshShape mesh = item.program->costs.front().collective.layout.mesh;
+        const Op& op = lane.op();
+        wait = wait_text(place_of(lane), mesh, lane.variant(), op,
+                         item.program->words[static_cast<std::size_t>(op.word())], machine_.expected(item, op));
+        const Raiser raiser = raiser_of(item, op);
+        if (raiser.program == nullptr) return {wait + "; no plan raises it"};
+        if (static_cast<std::int64_t>(raiser.program->next_run) <= raiser.run) return not_called(wait, *raiser.program);
+        next = place_of(raiser);
+        if (!next) {
+          return {text({wait, "; rank ", raiser.program->rank().value, " has sent it, and it does not come"})};
+        }
+      } else if (!lane.items.empty() && lane.items.front().kind == SimItem::Kind::await) {
+        next = place_of_counter(at.host, lane.items.front());
+        if (!next) return {wait + "; and a stream waits for an event that does not come"};
+      } else {
+        return {wait + "; " + kept(at)};
+      }
+      at = *next;
+    }
+  }
+
+  [[nodiscard]] static SimCause not_called(const std::string& wait, const SimProgram& other) {
+    SimCause cause{text({wait, "; rank ", other.rank().value, " has not made that call"})};
+    if (other.life->ended) cause.ended = programs_end_apart(other.rank(), other.life->closed, wait);
+    return cause;
+  }
+
+  // What keeps a lane that waits for nothing of a lane.
+  [[nodiscard]] std::string kept(Place at) const {
     const SimLane& lane = lane_at(at);
-    const SimItem& item = lane.items.front();
-    const Op& op = lane.op();
-    const MeshShape mesh = item.program->costs.front().collective.layout.mesh;
-    const std::string wait =
-        wait_text(place_of(lane), mesh, lane.variant(), op, item.program->words[static_cast<std::size_t>(op.word())],
-                  machine_.expected(item, op));
-    visited_.push_back(at);
-    const Raiser raiser = raiser_of(item, op);
-    if (raiser.program == nullptr) return {wait + "; no plan raises it"};
-    const SimProgram& other = *raiser.program;
-    const index_t rank = other.rank().value;
-    if (static_cast<std::int64_t>(other.next_run) <= raiser.run) {
-      SimCause cause{text({wait, "; rank ", rank, " has not made that call"})};
-      if (other.life->ended) cause.ended = programs_end_apart(other.rank(), other.life->closed, wait);
-      return cause;
-    }
-    const std::optional<Place> next = place_of(raiser);
-    if (!next) return {text({wait, "; rank ", rank, " has sent it, and it does not come"})};
-    if (std::find(visited_.begin(), visited_.end(), *next) != visited_.end()) {
-      return {wait + "; and what would raise it waits for that"};
-    }
-    if (waits(*next)) return follow(*next);
-    const SimLane& busy = lane_at(*next);
-    if (!runs_ops(busy)) return {text({wait, "; something on a stream of rank ", rank, " comes before"})};
-    if (busy.stopped) return {wait + "; " + stops_before(busy)};
-    const bool queued = machine_.awaits(next->host, next->lane);
-    return {text({wait, "; ", place_of(busy), queued ? " waits for the network, which is full" : " is not over"})};
+    if (!runs_ops(lane)) return "and a stream is busy with something else before";
+    if (lane.stopped) return stops_before(lane);
+    const bool queued = machine_.awaits(at.host, at.lane);
+    return place_of(lane) + (queued ? " waits for the network, which is full" : " is not over");
   }
 
   // @param op  a wait of the item
@@ -118,43 +140,65 @@ class SimStuck {
     Raiser first;
     for (SimProgram* other : *item.program->peers) {
       const Plan& plan = other->variants.front().plan;  // variants signal alike
-      for (std::size_t seq = 0; seq < plan.ops.size(); ++seq) {
-        const Op& candidate = plan.ops[seq];
+      for (const Op& candidate : plan.ops) {
         if (!candidate.raises() || candidate.peer != item.program->rank().value) continue;
         const Op::Raise raise = candidate.raise();
         if (raise.word != op.word() || raise.per_run != op.per_run()) continue;
         const std::int64_t run =
             std::max<std::int64_t>(0, ceil_div(std::max<std::int64_t>(0, wanted - raise.value), raise.per_run));
         if (first.program != nullptr && run >= first.run) continue;
-        first = {other, run, static_cast<index_t>(seq)};
+        first = {other, run, candidate.peer, raise};
       }
     }
     return first;
   }
 
-  // Where the op is that has not been begun yet.
+  // The lane of the op that has not been begun yet.
   [[nodiscard]] std::optional<Place> place_of(const Raiser& raiser) const {
-    const SimProgram& program = *raiser.program;
-    const std::size_t host = program.host(program.rank());
-    const std::uint16_t lane_of_plan = program.variants.front().plan.ops[static_cast<std::size_t>(raiser.seq)].lane;
+    const std::size_t host = raiser.program->host(raiser.program->rank());
     for (std::size_t l = 0; l < machine_.lanes(host).size(); ++l) {
       const SimLane& lane = machine_.lanes(host)[l];
       for (std::size_t i = 0; i < lane.items.size(); ++i) {
         const SimItem& item = lane.items[i];
         if (item.kind != SimItem::Kind::ops || item.program != raiser.program) continue;
         if (item.run != static_cast<std::uint64_t>(raiser.run)) continue;
-        if (item.lane != SimItem::all_lanes && item.lane != lane_of_plan) continue;
-        const bool done =
-            i == 0 && (!lane.has_op() || lane.seq() > raiser.seq || (lane.in_op && lane.seq() == raiser.seq));
-        if (done) return std::nullopt;
-        return Place{host, l};
+        // What has been begun of the first item is over, or on its way.
+        const std::vector<Op>& ops = item.program->run(item.run).variant->plan.ops;
+        const bool begun = i == 0 && lane.has_op();
+        const std::size_t first = i > 0   ? 0
+                                  : begun ? static_cast<std::size_t>(lane.seq()) + (lane.in_op ? 1 : 0)
+                                          : ops.size();
+        for (std::size_t seq = first; seq < ops.size(); ++seq) {
+          if (item.lane != SimItem::all_lanes && item.lane != ops[seq].lane) continue;
+          if (raiser.is(ops[seq])) return Place{host, l};
+        }
       }
     }
     return std::nullopt;
   }
 
+  // The lane of the host that will raise a counter as far as an item awaits it.
+  [[nodiscard]] std::optional<Place> place_of_counter(std::size_t host, const SimItem& awaits) const {
+    const auto raises = [&](const SimItem& item) {
+      if (item.kind == SimItem::Kind::raise) return item.counter == awaits.counter && item.value >= awaits.value;
+      if (item.kind != SimItem::Kind::ops || item.run + 1 < awaits.value) return false;
+      const Plan& plan = item.program->run(item.run).variant->plan;
+      const auto is_of = [&](LaneIndex lane) {
+        return item.lane == SimItem::all_lanes || static_cast<std::uint64_t>(lane.value) == item.lane;
+      };
+      if (item.program->caller_counter == awaits.counter) return is_of(LaneIndex{0});
+      return std::any_of(plan.exits.begin(), plan.exits.end(), [&](const Exit& exit) {
+        return item.program->exit_counters[static_cast<std::size_t>(exit.kind)] == awaits.counter && is_of(exit.lane);
+      });
+    };
+    for (std::size_t l = 0; l < machine_.lanes(host).size(); ++l) {
+      const std::deque<SimItem>& items = machine_.lanes(host)[l].items;
+      if (std::any_of(items.begin(), items.end(), raises)) return Place{host, l};
+    }
+    return std::nullopt;
+  }
+
   const SimMachine& machine_;
-  std::vector<Place> visited_;
 };
 
 }  // namespace tide::detail

@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include <tide/fabric/detail/run_threads.hpp>  // run_threads
 #include <tide/fabric/detail/sim_machine.hpp>  // SimMachine
 #include <tide/fabric/detail/sim_stuck.hpp>    // SimStuck
 
@@ -99,7 +100,37 @@ class SimTurns {
 
   // ---- threads ----
 
-  // Before the threads of all hosts are started.
+  // Runs `program(host)` for all hosts, each on a thread of its own, and throws again what was thrown first, which
+  // fails them all.  @param who  (host -> text) names one that threw
+  template <class Program, class Who>
+  void run(const Program& program, const Who& who) {
+    open();
+    run_threads(
+        machine.hosts(),
+        [&](std::size_t host) {
+          enter(host);
+          program(host);
+          leave();
+        },
+        [&](std::size_t host, const char* what) {
+          fail(Errc::operation, text({who(host), " threw: ", what}));
+          leave();
+        },
+        [&](std::size_t started) { start(started); });
+    threads_ = false;
+  }
+
+ private:
+  struct Host {
+    bool (*met)(const void*) = nullptr;  // while it waits
+    const void* condition = nullptr;
+    SimWait (*what)(const void*) = nullptr;
+    const void* object = nullptr;
+    std::vector<const FabricPort*> fabrics{};
+    std::condition_variable turn{};
+  };
+
+  // Before the threads are started.
   void open() {
     threads_ = true;
     started_ = false;
@@ -111,13 +142,12 @@ class SimTurns {
       std::swap(ready_[left - 1], ready_[(state >> 33U) % left]);
     }
   }
-  // When the threads of the first `count` are: the first turn.
+  // When those of the first `count` are: the first turn.
   void start(std::size_t count) {
     started_ = true;
     std::erase_if(ready_, [&](std::size_t host) { return host >= count; });
     give(next_turn());
   }
-  // Of a host's thread: its first turn, and the end of its last.
   void enter(std::size_t host) {
     std::unique_lock lock(mutex_);
     await_turn(host, lock);
@@ -125,18 +155,6 @@ class SimTurns {
   void leave() {
     if (started_) give(next_turn());
   }
-  // When all threads have ended.
-  void close() noexcept { threads_ = false; }
-
- private:
-  struct Host {
-    bool (*met)(const void*) = nullptr;  // while it waits
-    const void* condition = nullptr;
-    SimWait (*what)(const void*) = nullptr;
-    const void* object = nullptr;
-    std::vector<const FabricPort*> fabrics{};
-    std::condition_variable turn{};
-  };
 
   template <class Met, class What>
   void wait_for(std::size_t host, const Met& met, const What& what) {
@@ -215,8 +233,8 @@ class SimTurns {
     if (!wait.stuck.empty()) return fail(Errc::order, std::move(wait.stuck));
     SimCause cause = SimStuck(machine).cause_of(host);
     if (!cause.ended.empty()) return fail(Errc::order, std::move(cause.ended));
-    fail(Errc::deadline,
-         text({"tide::SimFabric: nothing can go on: rank ", host, " waits for ", wait.text, "; ", cause.text, "."}));
+    fail(Errc::deadline, text({"tide::SimFabric: nothing can go on: rank ", host, " waits for ", wait.text,
+                               cause.text.empty() ? "" : "; ", cause.text, "."}));
   }
 
   // Who has the next turn; none where all have ended.
