@@ -4,7 +4,7 @@
 // large worlds run without memory.
 
 #include <doctest/doctest.h>
-#include <tide/fabric/sim_replicas.hpp>
+#include <tide/fabric/sim_cluster.hpp>
 #include <tide/models/llama3_1.hpp>
 #include <tide/pipeline/all_gather.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
@@ -231,33 +231,6 @@ TEST_CASE("SimCluster: one thread initializes all ranks, and hears what would ke
   CHECK(text_of([&] { other.init(); }) == "tide::Fabric: init must be called once.");
   other.fabric(tide::Rank{1}).sleep(5ms);
   CHECK(other.now() == 5e-3);
-}
-
-TEST_CASE("SimReplicas: both fabrics of a rank use one link") {
-  const auto run = [](bool inside, bool across) {
-    tide::SimReplicas cluster({1, 4}, {1, 4}, {.machine = {.link_rate = 1e8}});
-    cluster.run([&](tide::SimFabric& own, tide::SimFabric& replicas) {
-      Pool pool(own);
-      Pool other_pool(replicas);
-      tide::Shards<Layout> shards(own);
-      tide::Shards<Layout> other_shards(replicas);
-      Gather gather(own, pool);
-      Gather other_gather(replicas, other_pool);
-      own.init();
-      replicas.init();
-      tide::HostStream stream = own.stream();
-      tide::HostStream other = replicas.stream();
-      if (inside) gather.enqueue(shards, stream).release(stream);
-      if (across) other_gather.enqueue(other_shards, other).release(other);
-      stream.wait(other.record());
-      own.close();
-      replicas.close();
-    });
-    return cluster.now();
-  };
-  const double alone = run(true, false);
-  CHECK(alone == run(false, true));
-  CHECK(run(true, true) == doctest::Approx(2 * alone));
 }
 
 }  // namespace sim_time_test

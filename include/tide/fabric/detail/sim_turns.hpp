@@ -32,8 +32,8 @@ namespace tide::detail {
 // What a host waits for, in words.
 struct SimWait {
   std::string text;     // "an event"
-  std::string stuck{};  // the whole sentence where nothing can go on, if there is a better one, and a program has ended
-  std::string late{};   // the same where the deadline passes
+  std::string ended{};  // the whole sentence, where it is that a program has ended
+  std::string late{};   // the whole sentence where the deadline passes, if there is a better one
 };
 
 class SimTurns {
@@ -218,23 +218,32 @@ class SimTurns {
   void late() {
     const auto [limit, host] = *deadlines_.begin();
     machine.pass_to(limit);
-    SimWait wait = hosts_[host].what(hosts_[host].object);
-    if (!wait.late.empty()) return fail(Errc::deadline, std::move(wait.late));
+    const SimWait wait = hosts_[host].what(hosts_[host].object);
+    const SimCause cause = SimStuck(machine).cause_of(host);
+    if (fail_of_ends(wait, cause)) return;
+    if (!wait.late.empty()) return fail(Errc::deadline, wait.late);
     fail(Errc::deadline,
          text({"tide::SimFabric: the deadline of ", seconds_text(machine.options().host.deadline), " passed: rank ",
-               host, " waits for ", wait.text, "; ", SimStuck(machine).cause_of(host).text, "."}));
+               host, " waits for ", wait.text, "; ", cause.text.empty() ? no_op_waits : cause.text, "."}));
   }
 
   // Nothing will ever happen, and somebody waits.
   void stuck() {
     std::size_t host = 0;
     while (hosts_[host].met == nullptr) ++host;
-    SimWait wait = hosts_[host].what(hosts_[host].object);
-    if (!wait.stuck.empty()) return fail(Errc::order, std::move(wait.stuck));
-    SimCause cause = SimStuck(machine).cause_of(host);
-    if (!cause.ended.empty()) return fail(Errc::order, std::move(cause.ended));
+    const SimWait wait = hosts_[host].what(hosts_[host].object);
+    const SimCause cause = SimStuck(machine).cause_of(host);
+    if (fail_of_ends(wait, cause)) return;
     fail(Errc::deadline, text({"tide::SimFabric: nothing can go on: rank ", host, " waits for ", wait.text,
                                cause.text.empty() ? "" : "; ", cause.text, "."}));
+  }
+
+  // That a program has ended without a call says more than that others wait.
+  bool fail_of_ends(const SimWait& wait, const SimCause& cause) {
+    const std::string& ended = wait.ended.empty() ? cause.ended : wait.ended;
+    if (ended.empty()) return false;
+    fail(Errc::order, ended);
+    return true;
   }
 
   // Who has the next turn; none where all have ended.
