@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: sim
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: sim
 //
 // SimFabric under many orders: whatever a seed lets come first or late, every byte is the oracle's, and each seed gives
 // its order again.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: sim
 //
 // SimReplicas: two fabrics for each rank, one time; they share links, wait for each other's events, and fail together.
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: sim
 //
 // Worlds in which nothing can go on: found at once, by any rank, and named: the op that waits, what it waits for, and
 // what keeps that.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: sim
 //
 // The time of SimFabric: a collective takes what `estimate` says of its plans, kernels of the user take theirs, and
 // large worlds run without memory.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // timeout: 300
+// labels: sim
 //
 // ShardedStep in virtual time: masters and losses are those of training without shards, in any order that a seed
 // chooses, over nodes, and over replicas; and what overlaps takes less time.
