@@ -62,6 +62,15 @@ TEST_CASE("SimFabric: many interleaved steps of several pipelines and streams, i
   }
 }
 
+TEST_CASE("SimFabric: epochs beyond 31, 53 and 63 bits, and over the end of 64") {
+  for (const std::uint64_t first : {(std::uint64_t{1} << 31) - 3, (std::uint64_t{1} << 53) - 3,
+                                    (std::uint64_t{1} << 63) - 3, ~std::uint64_t{0} - 2}) {
+    CAPTURE(first);
+    many_steps_suite::many_steps<tide::UnicastTransport>(SimRanks{{.seed = 3, .host = {.first_run = first}}}, 3, 41,
+                                                         sized(60, 30));
+  }
+}
+
 /// What ran when.
 struct Ran {
   std::string label;

@@ -146,6 +146,26 @@ TEST_CASE("SimFabric: what a lost signal keeps waiting says who sent it") {
        "arrived[2] is 0, expected 1; rank 2 has sent it, and it does not come."});
 }
 
+TEST_CASE("SimFabric: a network that takes fewer puts than a plan has on their way is an error") {
+  SimRanks ranks{{}, 1};
+  ranks.options.host.network_depth = 1;
+  ranks.options.host.network_hook = [](const tide::HostHookPoint& point) {
+    return tide::HostDelivery{point.rank.value == 0 ? 2ms : 0ms};  // what rank 0 gets lets it put more
+  };
+  const tide::DynamicLayout layout = lost_puts::layout_on({3, 1});
+  const CollectiveOracle oracle(layout.view());
+  check_same_error(
+      errors_of(ranks, 3,
+                [&](tide::SimFabric& fabric) {
+                  GatherSession<tide::UnicastTransport, Rdma, SimRanks> session(fabric, layout, oracle);
+                  fabric.init();
+                  tide::HostStream stream = fabric.stream();
+                  session.step(0, stream);
+                  stream.synchronize();
+                }),
+      {"tide::Fabric: the network takes 1 puts to a rank at a time", "lane net", "(put) to rank", "is one more"});
+}
+
 TEST_CASE("SimFabric: a rank whose program ends early is named, with what waits for it") {
   using Gather = fabric_suite::BlockGather<SimRanks>;
   using Pool = tide::SlotPool<tide::Depth<1>, Block>;
@@ -186,6 +206,23 @@ TEST_CASE("SimFabric: a rank whose program ends early is named, with what waits 
       texts[0] ==
       "tide::Fabric: the programs of all ranks must make the same calls before they end; rank 1 ended, and init needs "
       "all ranks.");
+}
+
+TEST_CASE("SimFabric: a function that catches what it may not do harms nobody") {
+  check_no_error(errors_of(SimRanks{}, 2, [](tide::SimFabric& fabric) {
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    tide::HostStream other = fabric.stream();
+    const tide::Event event = other.record();
+    stream.run([&] {
+      CHECK(text_of([&] { fabric.sleep(1ms); }) ==
+            "tide::SimFabric: a function on a stream must not wait, nor close its fabric.");
+    });
+    stream.synchronize();
+    event.synchronize();
+    fabric.sleep(2h);  // longer than any deadline, and nobody waits
+    fabric.close();
+  }));
 }
 
 TEST_CASE("SimFabric: a function on a stream must not wait") {

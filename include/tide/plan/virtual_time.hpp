@@ -38,6 +38,18 @@
 
 namespace tide {
 
+namespace detail {
+
+// The n-th number of a seed: 64 random bits (the finalizer of SplitMix64).
+[[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t n) noexcept {
+  std::uint64_t bits = seed * 0xD1342543DE82EF95U + (n + 1) * 0x9E3779B97F4A7C15U;
+  bits = (bits ^ bits >> 30U) * 0xBF58476D1CE4E5B9U;
+  bits = (bits ^ bits >> 27U) * 0x94D049BB133111EBU;
+  return bits ^ bits >> 31U;
+}
+
+}  // namespace detail
+
 /// Lanes and resources of all ranks.
 template <class Work, class Landing>
 class VirtualTime {
@@ -124,11 +136,7 @@ class VirtualTime {
   // Counted, behind random bits where there is a seed.
   [[nodiscard]] std::uint64_t next_order() noexcept {
     const std::uint64_t count = next_order_++;
-    if (seed_ == 0) return count;
-    std::uint64_t bits = (count + seed_) * 0x9E3779B97F4A7C15U;
-    bits = (bits ^ bits >> 32U) * 0xD6E8FEB86659FD93U;
-    bits = (bits ^ bits >> 32U) * 0xD6E8FEB86659FD93U;
-    return (bits ^ bits >> 32U) << 40U | count;
+    return seed_ == 0 ? count : detail::random_bits(seed_, count) << 40U | count;
   }
 
   // Does what a lane can do at a time: until it has to wait for a word, for a resource, or for its own op.

@@ -34,11 +34,7 @@ struct SimLanding {
 class SimMachine {
  public:
   SimMachine(const SimOptions& options, std::size_t hosts, Failure& failure)
-      : options_(options),
-        failure_(failure),
-        hosts_(hosts),
-        time_(*this, options_.machine, hosts, options_.seed),
-        random_(options_.seed) {}
+      : options_(options), failure_(failure), hosts_(hosts), time_(*this, options_.machine, hosts, options_.seed) {}
   SimMachine(const SimMachine&) = delete;
   SimMachine& operator=(const SimMachine&) = delete;
 
@@ -131,19 +127,6 @@ class SimMachine {
     std::int64_t programs = 0;
   };
 
-  // Random numbers, in the order in which things happen.
-  struct Random {
-    explicit Random(std::uint64_t seed) : state(seed) {}
-    // In [0, 1).
-    double operator()() noexcept {
-      std::uint64_t bits = state += 0x9E3779B97F4A7C15U;
-      bits = (bits ^ bits >> 30U) * 0xBF58476D1CE4E5B9U;
-      bits = (bits ^ bits >> 27U) * 0x94D049BB133111EBU;
-      return static_cast<double>((bits ^ bits >> 31U) >> 11U) * 0x1.0p-53;
-    }
-    std::uint64_t state;
-  };
-
   // Lanes that have got something to do, rank by rank, whichever rank's host was first.
   void wake_fresh() {
     if (fresh_.empty()) return;
@@ -157,7 +140,8 @@ class SimMachine {
   }
   [[nodiscard]] double jitter() noexcept {
     if (options_.seed == 0 || options_.jitter <= Duration::zero()) return 0;
-    return random_() * seconds_of(options_.jitter);
+    const std::uint64_t bits = random_bits(~options_.seed, jitters_++);
+    return static_cast<double>(bits >> 11U) * 0x1.0p-53 * seconds_of(options_.jitter);
   }
 
   // ---- the work of VirtualTime ----
@@ -445,12 +429,12 @@ class SimMachine {
   Failure& failure_;
   std::vector<Host> hosts_;
   VirtualTime<SimMachine, SimLanding> time_;
-  Random random_;
   std::vector<std::pair<std::size_t, std::size_t>> fresh_;  // host and lane
   std::vector<std::size_t> touched_;
   std::vector<HostOps::Parcel> parcels_;  // on their way
   std::vector<std::int32_t> free_parcels_;
   Tally tally_;
+  std::uint64_t jitters_ = 0;  // drawn so far
   double now_ = 0;
 };
 

@@ -53,6 +53,7 @@ class SimTurns {
   template <class Met, class What>
   void wait(std::size_t host, const Met& met, const What& what) {
     if (met() || failure.failed()) return;
+    require_outside();
     const double limit = machine.now() + std::chrono::duration<double>(machine.options().host.deadline).count();
     const auto entry = deadlines_.insert({limit, host}).first;
     wait_for(host, met, what);
@@ -62,6 +63,7 @@ class SimTurns {
   // Lets time pass for a host.
   void sleep(std::size_t host, double seconds) {
     if (failure.failed()) return;
+    require_outside();
     const double end = machine.now() + seconds;
     const auto entry = alarms_.insert({end, host}).first;
     wait_for(
@@ -136,10 +138,9 @@ class SimTurns {
     started_ = false;
     ready_.resize(machine.hosts());
     std::iota(ready_.begin(), ready_.end(), std::size_t{0});
-    std::uint64_t state = machine.options().seed;
-    for (std::size_t left = ready_.size(); state != 0 && left > 1; --left) {
-      state = state * 6364136223846793005U + 1442695040888963407U;
-      std::swap(ready_[left - 1], ready_[(state >> 33U) % left]);
+    const std::uint64_t seed = machine.options().seed;
+    for (std::size_t left = ready_.size(); seed != 0 && left > 1; --left) {
+      std::swap(ready_[left - 1], ready_[random_bits(seed, left) % left]);
     }
   }
   // When those of the first `count` are: the first turn.
@@ -158,7 +159,6 @@ class SimTurns {
 
   template <class Met, class What>
   void wait_for(std::size_t host, const Met& met, const What& what) {
-    require_outside();
     Host& own = hosts_[host];
     own.met = [](const void* condition) { return (*static_cast<const Met*>(condition))(); };
     own.condition = &met;
