@@ -13,6 +13,7 @@
 #include <tide/fabric/sim_cluster.hpp>  // SimCluster
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tide {
@@ -53,18 +54,20 @@ class SimReplicas {
           SimFabric& inside = fabric(replica_of(host), shard_of(host));
           SimFabric& across = replicas(replica_of(host), shard_of(host));
           program(inside, across);
-          for (SimFabric* one : {&inside, &across}) one->state_->end(one->rank(), false);
+          inside.state_->end(inside.rank(), false);
+          across.state_->end(across.rank(), false);
         },
-        [&](std::size_t host) {
-          return detail::text(
-              {"tide::SimReplicas: rank ", shard_of(host).value, " of replica ", replica_of(host).value});
-        });
+        [&](std::size_t host) { return name_of(replica_of(host), shard_of(host)); });
     for (std::vector<SimCluster>* clusters : {&inside_, &across_}) {
       for (SimCluster& cluster : *clusters) cluster.state_->resume();
     }
   }
 
  private:
+  [[nodiscard]] static std::string name_of(Rank replica, Rank shard) {
+    return detail::text({"tide::SimReplicas: rank ", shard.value, " of replica ", replica.value});
+  }
+
   std::shared_ptr<detail::SimTurns> turns_;
   index_t shards_;
   std::vector<SimCluster> inside_;  // by replica
