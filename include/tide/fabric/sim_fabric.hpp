@@ -8,7 +8,7 @@
 // Laws: those of Fabric, and                        (tests/fabric/sim_fabric.test.cpp, tests/conformance/fabric.hpp)
 //   one model      a gather or reduce on idle ranks takes what `estimate` says of its plans
 //   turns          one rank's host thread runs at a time, until it waits or ends; what it enqueues begins when it waits
-//   time           passes only while all of them wait; calls of the fabric take none
+//   time           passes only while all of them wait, or ask again; calls of the fabric take none
 //   deterministic  what runs, when, and every byte are functions of the programs and `SimOptions`
 //   no deadlock    where nothing can go on, the first wait of an op and what would end it are named at once
 
