@@ -46,3 +46,17 @@ TEST_CASE("SimFabric: handles that are too many, dropped or called apart are ref
   fabric_suite::different_calls(SimRanks{});
   fabric_suite::refused_too_late(SimRanks{});
 }
+
+TEST_CASE("SimFabric: refusals of several ranks end in one error for all, whoever has its turn first") {
+  for (const std::uint64_t seed : {0U, 1U, 2U, 3U}) fabric_suite::refusals_race(SimRanks{{.seed = seed}}, 6);
+}
+
+TEST_CASE("SimFabric: a stream of another fabric is refused on all ranks, and the next call works") {
+  tide::SimCluster elsewhere({1, 1});
+  tide::HostStream foreign = elsewhere.fabric(tide::Rank{0}).stream();
+  using C = fabric_suite::Caller<SimRanks>;
+  fabric_suite::refused<SimRanks>(
+      SimRanks{}, tide::Errc::argument, {"tide::Fabric: the stream must belong to the fabric of the pipeline"},
+      [&](C& c) { static_cast<void>(c.gather.pipeline().enqueue(c.gather.shards(), foreign)); },
+      [](C& c) { static_cast<void>(c.gather.pipeline().enqueue(c.gather.shards(), *c.stream)); });
+}
