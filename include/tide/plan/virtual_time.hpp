@@ -57,8 +57,8 @@ class VirtualTime {
   static constexpr double never = std::numeric_limits<double>::infinity();
 
   /// @param seed  0: of what happens at one time, first comes what was known first; others: any order
-  VirtualTime(Work& work, const Machine& machine, std::size_t ranks, std::uint64_t seed = 0)
-      : work_(work), machine_(machine), seed_(seed), ranks_(ranks) {}
+  VirtualTime(Work& work, const Machine& machine, std::size_t rank_count, std::uint64_t seed = 0)
+      : work_(work), machine_(machine), seed_(seed), ranks_(rank_count) {}
 
   /// A new lane of a rank, and its number.
   std::uint32_t add_lane(std::size_t rank) {

@@ -62,9 +62,9 @@ struct Declared {
 
 // In what ranks differ, for people to read; empty where they agree.  @param of  (Rank) -> const Declared&
 template <class Of>
-[[nodiscard]] std::string disagreement_of(index_t ranks, const Of& of) {
+[[nodiscard]] std::string disagreement_of(index_t rank_count, const Of& of) {
   const Declared& first = of(Rank{0});
-  for (index_t r = 1; r < ranks; ++r) {
+  for (index_t r = 1; r < rank_count; ++r) {
     const Declared& other = of(Rank{r});
     const auto differ = [&](const std::string& what) {
       return text({"tide::Fabric: all ranks must construct the same pipelines in the same order; ranks 0 and ", r,
@@ -88,10 +88,10 @@ template <class Of>
     }
   }
   std::vector<WordUse> uses;
-  for (index_t r = 0; r < ranks; ++r) {
+  for (index_t r = 0; r < rank_count; ++r) {
     for (const Attached& each : of(Rank{r}).attached) uses.insert(uses.end(), each.words.begin(), each.words.end());
   }
-  return disagreement(std::move(uses), SignalWords{ranks}, [&](std::int32_t program) {
+  return disagreement(std::move(uses), SignalWords{rank_count}, [&](std::int32_t program) {
     return std::string_view(first.attached[static_cast<std::size_t>(program)].label);
   });
 }
