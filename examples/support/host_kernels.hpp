@@ -7,11 +7,12 @@
 
 #include "trainer.hpp"
 
-#include <tide/fabric/host_fabric.hpp>
+#include <tide/fabric/host_port.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -21,7 +22,8 @@ namespace tide_example {
 class HostKernels {
  public:
   /// @param rank  of all ranks, whose samples it computes with
-  HostKernels(tide::HostFabric& fabric, const Training& training, index_t rank)
+  template <class Fabric>
+  HostKernels(Fabric& fabric, const Training& training, index_t rank)
       : training_(training),
         rank_(rank),
         compute_(fabric.stream()),
@@ -30,6 +32,7 @@ class HostKernels {
         ready_stream_(fabric.stream()),
         activations_(static_cast<std::size_t>(training.samples)) {
     losses_.reserve(static_cast<std::size_t>(training.steps));
+    if constexpr (requires { fabric.now(); }) now_ = [&fabric] { return fabric.now(); };  // its time is virtual
   }
 
   [[nodiscard]] tide::HostStream& compute() noexcept { return compute_; }
@@ -98,10 +101,9 @@ class HostKernels {
   /// how much that is before the shards are ready.
   template <class Gradients>
   void reduced(const tide::ReduceTicket& ticket, const Gradients& gradients) {
-    using Clock = std::chrono::steady_clock;
-    const auto freed = std::make_shared<Clock::time_point>();
+    const auto freed = std::make_shared<double>();
     free_stream_.wait(ticket.gradients_free);
-    free_stream_.run([freed] { *freed = Clock::now(); });
+    free_stream_.run([this, freed] { *freed = now_(); });
     if (training_.scribble_gradients) {
       const auto bytes = static_cast<std::size_t>(gradients.layout().view().bytes(tide::Buffer::gradients));
       free_stream_.run([memory = gradients.data(), bytes] { std::memset(memory, 0xFF, bytes); });  // NaN
@@ -110,7 +112,7 @@ class HostKernels {
     ready_stream_.wait(free_stream_.record());
     ready_stream_.wait(ticket.shards_ready);
     ready_stream_.run([this, freed] {
-      ahead_ += std::chrono::duration<double>(Clock::now() - *freed).count();
+      ahead_ += now_() - *freed;
       ++reduces_;
     });
   }
@@ -185,6 +187,10 @@ class HostKernels {
     compute_.wait(scribbled_[gradients.data()]);
   }
 
+  // Seconds of the ranks' time.
+  std::function<double()> now_ = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
   Training training_;
   index_t rank_;
   tide::HostStream compute_;

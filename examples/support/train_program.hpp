@@ -13,6 +13,7 @@
 #include "unsharded.hpp"
 
 #include <tide/fabric/host_replicas.hpp>
+#include <tide/fabric/sim_replicas.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
 
 #include <algorithm>
@@ -30,14 +31,15 @@ inline constexpr std::string_view train_usage =
 
 Trains a small language model on generated data, sharded over ranks, and prints how the loss fell.
 
-  --fabric host|cuda       where ranks run: threads of this process, or GPUs; host if not given
+  --fabric host|sim|cuda   where ranks run: threads of this process, a machine in virtual time, or GPUs; host if not given
+  --order N                one of the orders that ops may have, with delays; of --fabric sim only
   --mesh NODESxRANKS       1x4 if not given; with GPUs and sharded, the nodes that NCCL finds
   --replicas N             shards inside each of N replicas of the mesh, averages over them; 1 if not given
   --steps N                300 if not given
   --losses FILE            writes the global loss of each step, a hexadecimal float on a line; - is standard output, and
                            nothing else is printed
   --deadline-ms N          of every wait, 60000 if not given
-  --net-delay-ms N         holds back everything that crosses nodes; for CPU ranks only
+  --net-delay-ms N         holds back everything that crosses nodes; not of GPUs
   --scribble-gradients     overwrites gradients the moment that they are free
   --inbox slots|ring       where gradients wait: in vacated slots, or in memory of their own; slots if not given
   --seed S                 of weights and data, 1 if not given
@@ -53,6 +55,9 @@ struct TrainOptions {
   tide::HostOptions host;
   std::string losses;
   bool cuda = false;
+  bool sim = false;
+  std::uint64_t order = 0;
+  std::chrono::milliseconds net_delay{0};
   bool has_mesh = false;
   bool unsharded = false;
   bool ring = false;
@@ -62,6 +67,7 @@ struct TrainOptions {
 struct Outcome {
   std::vector<std::vector<float>> losses{};  ///< by rank
   double free_ahead = 0;                     ///< seconds, of one rank
+  double virtual_seconds = 0;                ///< of --fabric sim
   bool speaks = true;                        ///< whether this process prints and writes what all of them found
 };
 
@@ -77,6 +83,7 @@ inline constexpr index_t most_ranks = 256;
 [[nodiscard]] inline TrainOptions parse_train(int argc, char** argv) {
   const Args args(argc, argv,
                   {{"--fabric", Args::value},
+                   {"--order", Args::value},
                    {"--mesh", Args::value},
                    {"--replicas", Args::value},
                    {"--steps", Args::value},
@@ -89,7 +96,11 @@ inline constexpr index_t most_ranks = 256;
                    {"--unsharded", Args::alone}});
   if (!args.words().empty()) throw UsageError("unknown argument '" + args.words().front() + "'");
   TrainOptions options;
-  options.cuda = args.choice("--fabric", {"host", "cuda"}) == 1;
+  const std::size_t fabric = args.choice("--fabric", {"host", "sim", "cuda"});
+  options.sim = fabric == 1;
+  options.cuda = fabric == 2;
+  if (!options.sim && args.has("--order")) throw UsageError("--order is for --fabric sim only");
+  options.order = static_cast<std::uint64_t>(args.number("--order", 0, 0, INT64_MAX));
   options.has_mesh = args.has("--mesh");
   options.training.mesh = chosen_mesh(args.text("--mesh", "1x4"));
   options.training.replicas = args.number("--replicas", 1, 1, most_ranks);
@@ -104,12 +115,12 @@ inline constexpr index_t most_ranks = 256;
   options.host.deadline = std::chrono::milliseconds(args.number("--deadline-ms", 60'000, 1, 86'400'000));
   options.unsharded = args.has("--unsharded");
   options.ring = args.choice("--inbox", {"slots", "ring"}) == 1;
-  if (options.cuda && args.has("--net-delay-ms")) throw UsageError("--net-delay-ms is for CPU ranks only");
+  if (options.cuda && args.has("--net-delay-ms")) throw UsageError("--net-delay-ms is not for GPUs");
   for (const char* flag : {"--inbox", "--scribble-gradients", "--deadline-ms", "--net-delay-ms"}) {
     if (options.unsharded && args.has(flag)) throw UsageError(std::string(flag) + " says nothing of --unsharded");
   }
-  const std::chrono::milliseconds delay(args.number("--net-delay-ms", 0, 0, 60'000));
-  if (delay.count() > 0) {
+  options.net_delay = std::chrono::milliseconds(args.number("--net-delay-ms", 0, 0, 60'000));
+  if (const auto delay = options.net_delay; delay.count() > 0 && !options.sim) {
     options.host.hook = [delay](const tide::HostHookPoint& point) -> std::optional<std::string> {
       if (point.op.kind == tide::OpKind::put) std::this_thread::sleep_for(delay);
       return std::nullopt;
@@ -133,8 +144,9 @@ template <class Kernels, class Train>
   return train.template operator()<Trainer<Kernels, Inter, tide::SlotReuse>>();
 }
 
-[[nodiscard]] inline Outcome train_on_host(const TrainOptions& options) {
-  if (options.unsharded) return {{Unsharded(options.training).run()}};
+/// @tparam Cluster, Replicas  what makes the fabrics of all ranks, and of all ranks of replicas
+template <class Cluster, class Replicas, class ClusterOptions>
+[[nodiscard]] Outcome train_in_process(const TrainOptions& options, const ClusterOptions& cluster_options) {
   return with_trainer<HostKernels>(options, [&]<class Chosen>() {
     const Training& training = options.training;
     Outcome outcome;
@@ -146,17 +158,34 @@ template <class Kernels, class Train>
       outcome.losses[static_cast<std::size_t>(rank)] = trainer.kernels().losses();
       if (rank == 0) outcome.free_ahead = trainer.kernels().free_ahead();
     };
+    const auto take_time = [&](const auto& cluster) {
+      if constexpr (requires { cluster.now(); }) outcome.virtual_seconds = cluster.now();
+    };
     if constexpr (Chosen::replicated) {
-      tide::HostReplicas cluster(training.mesh, {1, training.replicas}, options.host);
-      cluster.run([&](tide::HostFabric& fabric, tide::HostFabric& replicas) {
+      Replicas cluster(training.mesh, {1, training.replicas}, cluster_options);
+      cluster.run([&](auto& fabric, auto& replicas) {
         train(replicas.rank().value * training.mesh.ranks() + fabric.rank().value, fabric, replicas);
       });
+      take_time(cluster);
     } else {
-      tide::HostCluster cluster(training.mesh, options.host);
-      cluster.run([&](tide::HostFabric& fabric) { train(fabric.rank().value, fabric); });
+      Cluster cluster(training.mesh, cluster_options);
+      cluster.run([&](auto& fabric) { train(fabric.rank().value, fabric); });
+      take_time(cluster);
     }
     return outcome;
   });
+}
+
+[[nodiscard]] inline Outcome train_on_host(const TrainOptions& options) {
+  if (options.unsharded) return {{Unsharded(options.training).run()}};
+  if (!options.sim) return train_in_process<tide::HostCluster, tide::HostReplicas>(options, options.host);
+  tide::SimOptions sim{.seed = options.order, .jitter = std::chrono::microseconds(20), .host = options.host};
+  if (options.net_delay.count() > 0) {
+    sim.host.network_hook = [delay = options.net_delay](const tide::HostHookPoint&) {
+      return tide::HostDelivery{delay};
+    };
+  }
+  return train_in_process<tide::SimCluster, tide::SimReplicas>(options, sim);
 }
 
 inline void write_losses(const std::string& path, const std::vector<float>& losses) {
@@ -209,6 +238,10 @@ template <class TrainOnGpus>
   if (!options.unsharded) {
     std::printf("gradients were free %.2f ms before their reduced shards were ready, on average\n",
                 outcome.free_ahead * 1e3);
+  }
+  if (options.sim && !options.unsharded) {
+    std::printf("on %s, with kernels that take no time, these steps take %.2f ms\n",
+                std::string(tide::machines::h200_node().name).c_str(), outcome.virtual_seconds * 1e3);
   }
   return code;
 }

@@ -57,6 +57,7 @@
 #include <tide/plan/traffic.hpp>
 #include <tide/plan/verify.hpp>
 #include <tide/plan/violation.hpp>
+#include <tide/plan/virtual_time.hpp>
 
 #include <tide/transport/multicast_transport.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
@@ -85,6 +86,10 @@
 #include <tide/fabric/host_port.hpp>
 #include <tide/fabric/host_replicas.hpp>
 #include <tide/fabric/host_stream.hpp>
+#include <tide/fabric/sim_cluster.hpp>
+#include <tide/fabric/sim_fabric.hpp>
+#include <tide/fabric/sim_options.hpp>
+#include <tide/fabric/sim_replicas.hpp>
 
 #include <tide/memory/gradients.hpp>
 #include <tide/memory/shards.hpp>

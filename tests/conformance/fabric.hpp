@@ -46,9 +46,38 @@ inline constexpr std::chrono::milliseconds soon{sized(300, 1500)};
 inline const std::string soon_text = sanitized ? "1.500 s" : "0.300 s";
 
 template <class Ranks>
+[[nodiscard]] auto& options_of(Ranks& ranks) {
+  if constexpr (requires { ranks.options.host; }) {
+    return ranks.options.host;  // of a SimFabric
+  } else {
+    return ranks.options;
+  }
+}
+
+template <class Ranks>
 [[nodiscard]] Ranks impatient(Ranks ranks) {
-  ranks.options.deadline = soon;
+  options_of(ranks).deadline = soon;
   return ranks;
+}
+
+/// The host of a rank does something else for a while.
+template <class Fabric>
+void let_time_pass(Fabric& fabric, std::chrono::milliseconds duration) {
+  if constexpr (requires { fabric.sleep(duration); }) {  // its time is virtual
+    fabric.sleep(duration);
+  } else {
+    std::this_thread::sleep_for(duration);
+  }
+}
+
+/// In the loop of a host that waits for others by means of its own.
+template <class Fabric>
+void let_others_go_on(Fabric& fabric) {
+  if constexpr (requires { fabric.sleep(1ms); }) {  // its ranks take turns
+    fabric.raise_if_failed();
+  } else {
+    std::this_thread::yield();
+  }
 }
 
 /// Asks something of the fabric until it raises its error: a rank that does nothing else hears of a failure so.
@@ -57,7 +86,7 @@ void listen(Fabric& fabric) {
   auto stream = fabric.stream();
   for (int i = 0; i < 4000; ++i) {
     stream.synchronize();
-    std::this_thread::sleep_for(5ms);
+    let_time_pass(fabric, 5ms);
   }
 }
 
@@ -172,7 +201,7 @@ void late_for_init(const Ranks& ranks) {
   for (index_t odd = 0; odd < 3; ++odd) {
     CAPTURE(odd);
     const auto texts = errors_of(impatient(ranks), 3, [&](auto& fabric) {
-      if (fabric.rank().value == odd) std::this_thread::sleep_for(2 * soon);
+      if (fabric.rank().value == odd) let_time_pass(fabric, 2 * soon);
       fabric.init();
     });
     check_same_error(texts,

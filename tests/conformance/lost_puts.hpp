@@ -7,12 +7,12 @@
 //   every_loss<GatherSession<Intra, Inter>>(mesh, options)     three gathers, the last two in flight together
 //   every_loss<ReduceSession<Inter, Inbox>>(mesh, options)     as many reduces
 //
+// Both take the ranks that they are on as their last parameter: HostRanks, SimRanks.
 // Instantiate them for a transport or an inbox of your own.
 
 #pragma once
 
 #include <doctest/doctest.h>
-#include <tide/fabric/host_cluster.hpp>
 #include <tide/layout/dynamic_layout.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/transport/rdma_doubling_transport.hpp>
@@ -73,34 +73,36 @@ inline tide::DynamicLayout layout_on(tide::MeshShape mesh) {
 }
 
 /// Gathers, as one rank's program makes them.
-template <class Intra, class Inter>
+template <class Intra, class Inter, class Of = HostRanks>
 class GatherSession {
  public:
+  using Ranks = Of;
   static constexpr Values values = Values::spread;
 
-  GatherSession(tide::HostFabric& fabric, const tide::DynamicLayout& layout, const CollectiveOracle& oracle)
+  GatherSession(typename Ranks::Fabric& fabric, const tide::DynamicLayout& layout, const CollectiveOracle& oracle)
       : pool_(fabric, layout), gather_(fabric, pool_, layout, oracle, "lossy") {}
 
-  void begin(tide::HostStream& stream) { poison_slots<HostRanks>(pool_, stream); }
+  void begin(tide::HostStream& stream) { poison_slots<Ranks>(pool_, stream); }
   void step(int number, tide::HostStream& stream) {
     constexpr Source sources[] = {Source::shards, Source::masters, Source::in_place};
     gather_.step(pool_, sources[number % 3], static_cast<std::uint64_t>(number), stream);
   }
   void call(tide::HostStream& stream) { static_cast<void>(gather_.pipeline().enqueue(gather_.shards(), stream)); }
-  [[nodiscard]] const Checks<HostRanks>& checks() const { return gather_.checks(); }
+  [[nodiscard]] const Checks<Ranks>& checks() const { return gather_.checks(); }
 
  private:
   tide::SlotPool<tide::Depth<2>, tide::DynamicLayout> pool_;
-  GatherRank<HostRanks, tide::DynamicLayout, Intra, Inter> gather_;
+  GatherRank<Ranks, tide::DynamicLayout, Intra, Inter> gather_;
 };
 
 /// Reduces, as one rank's program makes them.
-template <class Inter, class Inbox, class Reducer = tide::CopyEngineReducer<>>
+template <class Inter, class Inbox, class Reducer = tide::CopyEngineReducer<>, class Of = HostRanks>
 class ReduceSession {
  public:
+  using Ranks = Of;
   static constexpr Values values = tide::CrossesItself<Reducer> ? Values::whole : Values::spread;  // of any order
 
-  ReduceSession(tide::HostFabric& fabric, const tide::DynamicLayout& layout, const CollectiveOracle& oracle)
+  ReduceSession(typename Ranks::Fabric& fabric, const tide::DynamicLayout& layout, const CollectiveOracle& oracle)
       : reduce_(fabric, layout, oracle, "lossy") {}
 
   void begin(tide::HostStream&) {}
@@ -110,10 +112,10 @@ class ReduceSession {
   void call(tide::HostStream& stream) {
     static_cast<void>(reduce_.pipeline().enqueue(reduce_.storage(), reduce_.output(), stream));
   }
-  [[nodiscard]] const Checks<HostRanks>& checks() const { return reduce_.checks(); }
+  [[nodiscard]] const Checks<Ranks>& checks() const { return reduce_.checks(); }
 
  private:
-  ReduceRank<HostRanks, tide::DynamicLayout, Reducer, Inbox, Inter> reduce_;
+  ReduceRank<Ranks, tide::DynamicLayout, Reducer, Inbox, Inter> reduce_;
 };
 
 /// Some runs on all ranks; an error must be repeated by each further call.
@@ -122,8 +124,13 @@ std::vector<Outcome> outcomes_of(const tide::DynamicLayout& layout, const Collec
                                  const tide::HostOptions& options) {
   const tide::MeshShape mesh = layout.view().mesh;
   std::vector<Outcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
-  tide::HostCluster cluster(mesh, options);
-  cluster.run([&](tide::HostFabric& fabric) {
+  typename Session::Ranks ranks;
+  if constexpr (requires { ranks.options.host; }) {
+    ranks.options.host = options;
+  } else {
+    ranks.options = options;
+  }
+  ranks.run(mesh, [&](auto& fabric) {
     Outcome& own = outcomes[static_cast<std::size_t>(fabric.rank().value)];
     const auto begun = std::chrono::steady_clock::now();
     const auto text_of = [](const auto& call) -> std::string {
@@ -170,7 +177,8 @@ inline std::chrono::microseconds lateness(const tide::HostHookPoint& point) {
 /// What an error must say.
 inline const std::regex& named() {
   static const std::regex form(
-      "tide::HostFabric: the deadline of .* passed: .*(gather|reduce) of 'lossy' \\(2 parameters\\), step ([0-9]+), "
+      "tide::(?:HostFabric: the deadline of .* passed|SimFabric: nothing can go on): .*(gather|reduce) of 'lossy' \\(2 "
+      "parameters\\), step ([0-9]+), "
       "rank ([0-9]+), lane .*, op [0-9]+ \\(wait\\) waits for rank ([0-9]+).*");
   return form;
 }

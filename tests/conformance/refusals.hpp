@@ -70,7 +70,7 @@ void refused(const Ranks& ranks, tide::Errc code, const std::vector<std::string>
       caller.gather.step(caller.pool, Source::shards, 1, *caller.stream);
       const auto rank = static_cast<std::size_t>(fabric.rank().value);
       const bool is_odd = fabric.rank().value == odd;
-      while (!is_odd && !has_refused) std::this_thread::yield();
+      while (!is_odd && !has_refused) let_others_go_on(fabric);
       try {
         (is_odd ? bad : good)(caller);
       } catch (const tide::Error& error) {
@@ -256,7 +256,7 @@ void dropped_handle(const Ranks& ranks) {
         auto moved = std::move(params);  // only the last owner counts
         if (fabric.rank().value != odd) moved.release(*c.stream);
       }
-      while (fabric.rank().value != odd && !has_refused) std::this_thread::yield();
+      while (fabric.rank().value != odd && !has_refused) let_others_go_on(fabric);
       for (auto* text : {&first[rank], &again[rank]}) {
         try {
           static_cast<void>(c.second.enqueue(c.gather.shards(), *c.stream));
@@ -325,7 +325,7 @@ void refused_too_late(const Ranks& ranks) {
       auto& stream = *c.stream;
       try {
         if (fabric.rank().value == odd) {
-          while (begun.load() < n - 1) std::this_thread::yield();
+          while (begun.load() < n - 1) let_others_go_on(fabric);
           static_cast<void>(c.gather.pipeline().enqueue(c.shards_at(nullptr, c.rank()), stream));
         } else {
           auto params = c.gather.start(c.pool, Source::shards, 1, stream);

@@ -196,20 +196,20 @@ TEST_CASE("HostCluster: memory that the arenas cannot have is refused on all ran
                                static_cast<void>(fabric.reserve((index_t{1} << 30) + 1, 256));
                                fabric.init();
                              }),
-                   {"tide::HostFabric: the arenas must fit into memory; needs 3.00 GiB, has 3.00 GiB."});
+                   {"tide::Fabric: the arenas must fit into memory; needs 3.00 GiB, has 3.00 GiB."});
   ranks.options.memory_bytes = 0;  // the machine's
   check_same_error(errors_of(ranks, 2,
                              [](tide::HostFabric& fabric) {
                                static_cast<void>(fabric.reserve(index_t{1} << 50, 256));
                                fabric.init();
                              }),
-                   {"tide::HostFabric: the arenas must fit into memory; needs 2097152.00 GiB, has "});
+                   {"tide::Fabric: the arenas must fit into memory; needs 2097152.00 GiB, has "});
   check_same_error(errors_of(ranks, 3,
                              [](tide::HostFabric& fabric) {
                                static_cast<void>(fabric.reserve(index_t{1} << 62, 256));
                                fabric.init();
                              }),
-                   {"tide::HostFabric: the arenas must fit into memory; needs "});
+                   {"tide::Fabric: the arenas must fit into memory; needs "});
 }
 
 TEST_CASE("HostCluster: a deadline of any length is kept") {
@@ -326,7 +326,7 @@ TEST_CASE("HostCluster: a rank whose program ends early is named by those that w
           texts.erase(texts.begin() + odd);
           const std::string ended = end == End::returns ? " ended, and " : " closed its fabric, and ";
           const std::string call = early.gathers_once_more ? "reduce of 'w'" : "of 'w'";
-          check_same_error(texts, {"tide::HostCluster: the programs of all ranks must make the same calls before they "
+          check_same_error(texts, {"tide::Fabric: the programs of all ranks must make the same calls before they "
                                    "end; rank " +
                                        std::to_string(odd) + ended,
                                    call, " waits for "});

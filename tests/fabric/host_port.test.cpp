@@ -4,6 +4,7 @@
 #include <tide/fabric/host_port.hpp>
 
 #include <tide/fabric/host_cluster.hpp>
+#include <tide/fabric/sim_cluster.hpp>
 #include <tide/pipeline/all_gather.hpp>
 #include <tide/pipeline/reduce_scatter.hpp>
 #include <tide/transport/unicast_transport.hpp>
@@ -60,6 +61,15 @@ TEST_CASE("HostPort: pipelines, pools, storage and streams need no more of a ran
   cluster.run(
       [&](HostFabric& fabric) { average_of_ranks(fabric, gathered[static_cast<std::size_t>(fabric.rank().value)]); });
   for (const std::vector<float>& weight : gathered) CHECK(weight == std::vector<float>(21, 1.0F));
+}
+
+TEST_CASE("HostPort: the same source runs in virtual time") {
+  std::vector<std::vector<float>> gathered(3);
+  SimCluster cluster{{1, 3}};
+  cluster.run(
+      [&](HostPort& fabric) { average_of_ranks(fabric, gathered[static_cast<std::size_t>(fabric.rank().value)]); });
+  for (const std::vector<float>& weight : gathered) CHECK(weight == std::vector<float>(21, 1.0F));
+  CHECK(cluster.now() > 0);
 }
 
 }  // namespace

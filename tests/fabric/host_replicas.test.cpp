@@ -104,7 +104,7 @@ TEST_CASE("HostReplicas: a stream waits for an event of the rank's other fabric,
   });
   CHECK(wrong == 0);
   for (const std::string& text : texts) {
-    CHECK(text == "tide::HostFabric: an event can be waited for on its own rank only.");
+    CHECK(text == "tide::Fabric: an event can be waited for on its own rank only.");
   }
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("HostReplicas: a rank that does not come to a collective is a deadline
     }
   });
   for (const std::string& text : texts) {
-    CHECK(text == "tide::HostFabric: init needs all ranks; of 2 these did not come within 0.300 s: 1.");
+    CHECK(text == "tide::Fabric: init needs all ranks; of 2 these did not come within 0.300 s: 1.");
   }
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("HostReplicas: a rank that ends early is named at once, on whichever f
       for (std::size_t place = 0; place < texts.size(); ++place) {
         if (!texts[place].empty()) first = texts[place];
       }
-      CHECK_MESSAGE(first.find("tide::HostCluster: the programs of all ranks must make the same calls before they end; "
+      CHECK_MESSAGE(first.find("tide::Fabric: the programs of all ranks must make the same calls before they end; "
                                "rank " +
                                ended) == 0,
                     first);

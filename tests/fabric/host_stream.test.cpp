@@ -202,7 +202,7 @@ TEST_CASE("HostStream: an event of another rank is refused") {
     stream.wait(tide::Event{});  // nothing to wait for
     stream.wait(events[static_cast<std::size_t>(1 - fabric.rank().value)]);
   });
-  check_same_error(texts, {"tide::HostFabric: an event can be waited for on its own rank only."});
+  check_same_error(texts, {"tide::Fabric: an event can be waited for on its own rank only."});
 }
 
 TEST_CASE("HostStream: a merged rank has one queue, and its streams are that queue") {

@@ -41,7 +41,7 @@ TEST_CASE("HostFabric: a stream of another fabric is refused on all ranks, and t
   tide::HostCluster elsewhere({1, 1});
   tide::HostStream foreign = elsewhere.fabric(tide::Rank{0}).stream();
   using C = fabric_suite::Caller<HostRanks>;
-  const std::string words = "tide::HostFabric: the stream must belong to the fabric of the pipeline";
+  const std::string words = "tide::Fabric: the stream must belong to the fabric of the pipeline";
   fabric_suite::refused<HostRanks>(
       HostRanks{}, tide::Errc::argument, {words},
       [&](C& c) { static_cast<void>(c.gather.pipeline().enqueue(c.gather.shards(), foreign)); },

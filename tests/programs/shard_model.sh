@@ -56,7 +56,7 @@ expect 3 'not JSON' --model-file broken.json
 expect 3 "cannot write 'none/out.json'" "${odd[@]}" --json none/out.json
 expect 3 'tide::ShardLayout: a sharded dimension other than 0 must be a multiple' "${odd[@]}" --ranks 7
 expect 3 'tide::ShardLayout: ragged rows need one count per rank' "${odd[@]}" --group ragged
-expect 3 'tide::HostFabric: the arenas must fit into memory' llama3.1-70b --ranks 256
+expect 3 'tide::Fabric: the arenas must fit into memory' llama3.1-70b --ranks 256
 
 # ---- right is 0, for all shapes of ranks, sources and transports ------------------------------------------------------
 

@@ -32,7 +32,8 @@ expect 2 '--replicas takes at most 4 of this mesh' --mesh 8x8 --replicas 5
 expect 2 '--steps takes a whole number' --steps 0
 expect 2 '--steps needs a value' --steps
 expect 2 '--inbox takes one of slots, ring' --inbox heap
-expect 2 '--fabric takes one of host, cuda' --fabric tpu
+expect 2 '--fabric takes one of host, sim, cuda' --fabric tpu
+expect 2 '--order is for --fabric sim only' --order 1
 expect 2 'is given twice' --seed 1 --seed 2
 expect 2 '--deadline-ms takes a whole number' --deadline-ms -5
 expect 3 "cannot write '/nowhere/losses.txt': No such file" --steps 1000000 --losses /nowhere/losses.txt  # at once
@@ -41,7 +42,7 @@ expect 0 '' --steps 3 --losses -
 [[ ! -e - ]] && [[ $(grep -cE '^0x1(\.[0-9a-f]+)?p[+-][0-9]+$' out.txt) -eq 3 && $(wc -l <out.txt) -eq 3 ]] ||
   fail "--losses - does not print the losses, or more than that: $(cat out.txt)"
 expect 3 '--fabric cuda needs a build with CUDA' --fabric cuda --steps 2
-expect 2 '--net-delay-ms is for CPU ranks only' --fabric cuda --net-delay-ms 1
+expect 2 '--net-delay-ms is not for GPUs' --fabric cuda --net-delay-ms 1
 expect 2 '--inbox says nothing of --unsharded' --unsharded --inbox ring
 expect 3 '0.001 s' --deadline-ms 1 --mesh 1x8 --steps 2000
 
@@ -57,6 +58,9 @@ for seed in 1 2; do
 done
 same whole4.txt --mesh 1x4 --steps 100 --seed 2 --inbox ring
 same whole4.txt --mesh 1x4 --steps 100 --seed 2 --inbox slots --scribble-gradients
+for order in 0 1 2; do
+  same whole4.txt --mesh 1x4 --steps 100 --seed 2 --fabric sim --order $order --scribble-gradients
+done
 same whole4.txt --mesh 1x4 --steps 100 --seed 2 --inbox ring --scribble-gradients --net-delay-ms 1
 
 same whole4.txt --mesh 2x2 --steps 100 --seed 2
@@ -78,11 +82,19 @@ for inbox in slots ring; do
   same whole4.txt --mesh 1x2 --replicas 2 --steps 100 --seed 2 --inbox $inbox --scribble-gradients
   same whole3x2x3.txt --mesh 3x2 --replicas 3 --steps 30 --inbox $inbox
 done
+same whole3x2x3.txt --mesh 3x2 --replicas 3 --steps 30 --fabric sim --order 5
 
 # With slots, gradients never wait for the network.
 expect 0 '' --mesh 2x1 --steps 4 --net-delay-ms 50
 ahead=$(sed -n 's/^gradients were free \([0-9]*\)\..*/\1/p' out.txt)
 [[ ${ahead:-0} -ge 40 ]] || fail "gradients are free no earlier than shards are ready: $(tail -1 out.txt)"
+expect 0 '' --fabric sim --mesh 2x1 --steps 4 --net-delay-ms 50
+ahead=$(sed -n 's/^gradients were free \([0-9]*\)\..*/\1/p' out.txt)
+[[ ${ahead:-0} -ge 50 ]] || fail "in virtual time gradients are free no earlier than shards are ready: $(tail -2 out.txt)"
+expect 0 '' --fabric sim --steps 20
+cp out.txt once.txt
+expect 0 '' --fabric sim --steps 20
+cmp -s <(tail -2 once.txt) <(tail -2 out.txt) || fail "virtual time is not the same each time: $(cat once.txt out.txt)"
 
 for ranks in 1 2 3; do
   expect 0 '' --unsharded --mesh 1x$ranks --steps 60 --losses whole$ranks.txt

@@ -31,7 +31,7 @@ same() {
 
 # ---- refusals
 
-expect 2 '--net-delay-ms is for CPU ranks only' --fabric cuda --net-delay-ms 1
+expect 2 '--net-delay-ms is not for GPUs' --fabric cuda --net-delay-ms 1
 expect 2 '--mesh 17x15 has 255 ranks, GPUs that this process sees: ' --fabric cuda --mesh 17x15
 expect 2 '--replicas is 251, GPUs that this process sees: ' --fabric cuda --mesh 1x1 --replicas 251
 gpus=$(sed -n 's/.*that this process sees: //p' err.txt)

@@ -27,31 +27,35 @@ namespace tide_test {
 using tide::index_t;
 using namespace std::chrono_literals;
 
+/// Memory that a user gives a rank of this process.
+template <class Fabric>
+class UserMemory {
+ public:
+  UserMemory(Fabric& fabric, std::size_t bytes, std::size_t shift = 0)
+      : fabric_(&fabric), bytes_(new (std::align_val_t{64}) std::byte[bytes + shift]), shift_(shift) {}
+  UserMemory(const UserMemory&) = delete;
+  UserMemory& operator=(const UserMemory&) = delete;
+  /// After all work, as a device's memory is freed: a test may end by an exception while there is some.
+  ~UserMemory() {
+    try {
+      fabric_->close();
+    } catch (const tide::Error&) {
+    }
+    ::operator delete[](bytes_, std::align_val_t{64});
+  }
+  [[nodiscard]] std::byte* data() const { return bytes_ + shift_; }
+
+ private:
+  Fabric* fabric_;
+  std::byte* bytes_;  // of exactly the size asked for, so that a sanitizer sees one byte too much
+  std::size_t shift_;
+};
+
 struct HostRanks {
   using Fabric = tide::HostFabric;
   using Stream = tide::HostStream;
 
-  class Memory {
-   public:
-    Memory(Fabric& fabric, std::size_t bytes, std::size_t shift = 0)
-        : fabric_(&fabric), bytes_(new (std::align_val_t{64}) std::byte[bytes + shift]), shift_(shift) {}
-    Memory(const Memory&) = delete;
-    Memory& operator=(const Memory&) = delete;
-    /// After all work, as a device's memory is freed: a test may end by an exception while there is some.
-    ~Memory() {
-      try {
-        fabric_->close();
-      } catch (const tide::Error&) {
-      }
-      ::operator delete[](bytes_, std::align_val_t{64});
-    }
-    [[nodiscard]] std::byte* data() const { return bytes_ + shift_; }
-
-   private:
-    Fabric* fabric_;
-    std::byte* bytes_;  // of exactly the size asked for, so that a sanitizer sees one byte too much
-    std::size_t shift_;
-  };
+  using Memory = UserMemory<Fabric>;
 
   tide::HostOptions options = {.deadline = 60s};
   index_t ranks_per_node = 0;  ///< 0: all ranks are one node

@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include <tide/fabric/host_cluster.hpp>
+#include <tide/fabric/host_port.hpp>
 #include <tide/pipeline/sharded_step.hpp>
 #include <tide/transport/unicast_transport.hpp>
 
@@ -82,7 +82,7 @@ template <class... P>
 /// What a rank computes and on which streams: all that does not depend on the type of the step.
 class StepKernels {
  protected:
-  StepKernels(tide::HostFabric& fabric, const Recipe& recipe, index_t rank)
+  StepKernels(tide::HostPort& fabric, const Recipe& recipe, index_t rank)
       : recipe_(recipe),
         own_(fabric.rank()),
         rank_(rank),
@@ -168,7 +168,7 @@ class StepKernels {
 template <class Step, class Names>
 class StepRank : StepKernels {
  public:
-  StepRank(tide::HostFabric& fabric, Step& step, const Oracle& oracle, const Recipe& recipe, index_t rank)
+  StepRank(tide::HostPort& fabric, Step& step, const Oracle& oracle, const Recipe& recipe, index_t rank)
       : StepKernels(fabric, recipe, rank), step_(&step), oracle_(&oracle) {
     if (recipe.scale != 0) step.scale(recipe.scale);
   }

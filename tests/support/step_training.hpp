@@ -57,7 +57,7 @@ using LayeredStep = tide::ShardedStep<LayeredModel, tide::UnicastTransport, R, R
 
 /// One rank's training; what was wrong, or the error that it raised.
 template <class S, class... Fabrics>
-std::string train_rank(const Recipe& recipe, const Oracle& oracle, index_t rank, tide::HostFabric& fabric,
+std::string train_rank(const Recipe& recipe, const Oracle& oracle, index_t rank, tide::HostPort& fabric,
                        Fabrics&... replicas) {
   try {
     S sharded(fabric, replicas...);
@@ -76,19 +76,29 @@ std::string train_rank(const Recipe& recipe, const Oracle& oracle, index_t rank,
   }
 }
 
-template <class S>
-std::vector<std::string> train(const Recipe& recipe, const Oracle& oracle, const tide::HostOptions& options) {
+/// What makes the ranks that some options are of.
+template <class Options>
+struct ClustersOf;
+template <>
+struct ClustersOf<tide::HostOptions> {
+  using Cluster = tide::HostCluster;
+  using Replicas = tide::HostReplicas;
+};
+
+/// @tparam Options  of the ranks: `HostOptions`, or others that `ClustersOf` knows
+template <class S, class Options>
+std::vector<std::string> train(const Recipe& recipe, const Oracle& oracle, const Options& options) {
   const tide::MeshShape mesh{recipe.nodes, recipe.ranks / recipe.nodes};
   std::vector<std::string> wrong(static_cast<std::size_t>(recipe.ranks * recipe.replicas));
   if constexpr (S::replicated) {
-    tide::HostReplicas cluster(mesh, {recipe.replicas, 1}, options);  // each replica on nodes of its own
-    cluster.run([&](tide::HostFabric& fabric, tide::HostFabric& replicas) {
+    typename ClustersOf<Options>::Replicas cluster(mesh, {recipe.replicas, 1}, options);  // each on nodes of its own
+    cluster.run([&](tide::HostPort& fabric, tide::HostPort& replicas) {
       const index_t rank = replicas.rank().value * recipe.ranks + fabric.rank().value;
       wrong[static_cast<std::size_t>(rank)] = train_rank<S>(recipe, oracle, rank, fabric, replicas);
     });
   } else {
-    tide::HostCluster cluster(mesh, options);
-    cluster.run([&](tide::HostFabric& fabric) {
+    typename ClustersOf<Options>::Cluster cluster(mesh, options);
+    cluster.run([&](tide::HostPort& fabric) {
       const index_t rank = fabric.rank().value;
       wrong[static_cast<std::size_t>(rank)] = train_rank<S>(recipe, oracle, rank, fabric);
     });
@@ -103,8 +113,8 @@ template <class M = Model>
   return {groups_of(typename M::Placed{}, Embedding(mesh), Block(mesh), Adapter(mesh), Head(mesh)), recipe};
 }
 
-template <class S, class M = Model>
-void check_training(const Recipe& recipe, const tide::HostOptions& options = {}) {
+template <class S, class M = Model, class Options = tide::HostOptions>
+void check_training(const Recipe& recipe, const Options& options = {}) {
   CAPTURE(recipe.ranks);
   CAPTURE(recipe.nodes);
   CAPTURE(recipe.seed);

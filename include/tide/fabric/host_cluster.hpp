@@ -9,73 +9,15 @@
 
 #pragma once
 
-#include <tide/fabric/host_fabric.hpp>  // HostFabric
+#include <tide/fabric/detail/run_threads.hpp>  // run_threads
+#include <tide/fabric/host_fabric.hpp>         // HostFabric
 
-#include <atomic>
-#include <exception>
 #include <memory>
 #include <string>
-#include <system_error>
-#include <thread>
+#include <utility>
 #include <vector>
 
 namespace tide {
-
-namespace detail {
-
-// Runs `body(i)` for i in [0, count), each on a thread of its own, waits for all, and throws again what was thrown
-// first; each throw is told to `threw(i, what)` at once, so that no other waits for that thread. A thread that cannot
-// be started counts as one that threw.
-template <class Body, class Threw>
-void run_threads(std::size_t count, const Body& body, const Threw& threw) {
-  struct First {
-    std::atomic_flag taken{};
-    std::exception_ptr thrown{};  // written by who took the flag, read when all threads have ended
-  } first;
-  const auto guarded = [&](std::size_t i) {
-#if TIDE_HAS_EXCEPTIONS
-    const auto caught = [&](const char* what) {
-      if (!first.taken.test_and_set()) first.thrown = std::current_exception();
-      threw(i, what);
-    };
-    try {
-      body(i);
-    } catch (const std::exception& error) {
-      caught(error.what());
-    } catch (...) {
-      caught("something that is no std::exception.");
-    }
-#else
-    static_cast<void>(threw);
-    body(i);
-#endif
-  };
-  std::vector<std::thread> threads;
-  threads.reserve(count);
-  const auto start = [&](std::size_t i) {
-#if TIDE_HAS_EXCEPTIONS
-    try {
-      threads.emplace_back(guarded, i);
-    } catch (const std::system_error& error) {
-      const std::string words =
-          text({"tide::HostCluster: the thread of a rank could not be started; rank ", i, ": ", error.what(), "."});
-      if (!first.taken.test_and_set()) first.thrown = std::make_exception_ptr(Error(Errc::capacity, words));
-      threw(i, words.c_str());
-      return false;
-    }
-#else
-    threads.emplace_back(guarded, i);
-#endif
-    return true;
-  };
-  for (std::size_t i = 0; i < count && start(i);) ++i;
-  for (std::thread& thread : threads) thread.join();
-#if TIDE_HAS_EXCEPTIONS
-  if (first.thrown) std::rethrow_exception(first.thrown);
-#endif
-}
-
-}  // namespace detail
 
 /// Ranks as threads. Several clusters may live in one process; they share nothing. Destroying one drops work that
 /// nobody waited for: `close` and `synchronize` wait.
@@ -110,7 +52,8 @@ class HostCluster {
         },
         [&](std::size_t i, const char* what) {
           state_->fail(Errc::operation, detail::text({"tide::HostCluster: rank ", i, " threw: ", what}));
-        });
+        },
+        [](std::size_t) {});
     state_->resume();
   }
 

@@ -11,7 +11,9 @@
 
 #pragma once
 
+#include <tide/fabric/detail/fabric_life.hpp>   // FabricLife
 #include <tide/fabric/detail/host_program.hpp>  // HostProgram
+#include <tide/fabric/detail/process_port.hpp>  // SharedLanes, StreamMarks
 #include <tide/fabric/host_port.hpp>            // HostPort
 
 #include <array>
@@ -30,17 +32,7 @@ class HostFabric final : public HostPort {
   [[nodiscard]] MeshShape mesh() const noexcept override { return state_->mesh; }
   [[nodiscard]] std::string name() const override { return "HostFabric"; }
   [[nodiscard]] bool has(Capability capability) const noexcept override {
-    switch (capability) {
-      case Capability::multicast:
-      case Capability::switch_sums:
-        return state_->options.multicast == HostMulticast::available;
-      case Capability::puts:
-      case Capability::send_receive:
-        return state_->options.network == HostNetwork::available;
-      case Capability::none:
-        break;
-    }
-    return true;
+    return detail::has_capability(state_->options, capability);
   }
 
   // All of these are `inline` here already: of a virtual function that is not, GCC would emit the class in every unit.
@@ -53,7 +45,7 @@ class HostFabric final : public HostPort {
   inline void raise_if_failed();
 
   inline index_t reserve(index_t bytes, index_t alignment) override;
-  [[nodiscard]] std::byte* arena() const noexcept override { return state_->at(rank_).arena.get(); }
+  [[nodiscard]] std::byte* arena() const noexcept override { return state_->arenas.at(rank_); }
   inline std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) override;
   inline void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) override;
   [[nodiscard]] inline Event exit_event(std::int32_t program, ExitKind kind) override;
@@ -69,7 +61,8 @@ class HostFabric final : public HostPort {
   friend class HostReplicas;
 
   struct Program {
-    std::unique_ptr<detail::HostProgram> body;
+    std::unique_ptr<detail::HostProgram> body{};
+    std::vector<std::vector<detail::HostLane*>> lanes{};    // by variant, by lane of its plan; null for the caller's
     std::array<std::int32_t, 3> exit_counters{-1, -1, -1};  // by ExitKind
     const detail::HostLane* stream = nullptr;               // of the last run
     std::uint64_t caller_runs = 0;                          // how many there have been on callers' streams
@@ -87,36 +80,20 @@ class HostFabric final : public HostPort {
   void push(detail::HostLane& lane, detail::HostItem item);
   void push_wait(detail::HostLane& lane, HostFabric& owner, std::atomic<std::uint64_t>& counter, std::uint64_t value);
   void compare();
-  void require_building() const;
   void require_open(const char* call);
   void fail_late(const std::string& what);
   [[noreturn]] void raise_failure();
   void settle();
   void stop() noexcept;
 
-  // A lane that programs share, by what it is for.
-  struct SharedLane {
-    Operation operation;
-    Lane lane;
-    std::unique_ptr<detail::HostLane> body;
-  };
-  // How often a stream has been recorded, and the counter that says how often that has been passed.
-  struct Mark {
-    const detail::HostLane* stream;
-    std::int32_t counter;
-    std::uint64_t recorded;
-  };
-
-  enum class Phase : std::uint8_t { building, running, closed };
-
   std::shared_ptr<detail::HostState> state_;
   Rank rank_;
   HostFabric* partner_ = nullptr;  // the other fabric of the same rank, where a HostReplicas gave it two
-  Phase phase_ = Phase::building;
+  detail::FabricLife life_;
   std::vector<Program> programs_;
-  std::vector<SharedLane> lanes_;
+  detail::SharedLanes<std::unique_ptr<detail::HostLane>> lanes_;
   std::vector<std::unique_ptr<detail::HostLane>> streams_;
-  std::vector<Mark> marks_;
+  detail::StreamMarks<const detail::HostLane*> marks_;
 };
 
 static_assert(Fabric<HostFabric>);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HostPort: a rank of a HostCluster as programs use it, without what runs behind it.
+// HostPort: a rank of a HostCluster, or of a SimCluster, as programs use it, without what runs behind it.
 //
 // Pipelines, pools and storage take a HostPort as they take a HostFabric. A file that names only this compiles in half
-// the time: it has no threads, queues or arenas in it. The file that makes the cluster includes host_cluster.hpp.
+// the time: it has no threads, queues or arenas in it. The file that makes the cluster includes host_cluster.hpp or
+// sim_cluster.hpp.
 //
 //   void train(tide::HostPort& fabric);                                           // in one file, with the pipelines
-//   cluster.run([](tide::HostFabric& fabric) { train(fabric); });                 // in another
+//   cluster.run([](tide::HostPort& fabric) { train(fabric); });                   // in another
 //
 // Laws: those of Fabric                              (tests/fabric/host_port.test.cpp, tests/conformance/fabric.hpp)
 
@@ -21,7 +22,7 @@
 
 namespace tide {
 
-/// One rank's attachment to a `HostCluster`. Used by one host thread at a time.
+/// One rank's attachment to a cluster of this process. Used by one host thread at a time.
 class HostPort : public FabricPort {
  public:
   using Stream = HostStream;

@@ -81,7 +81,8 @@ class HostReplicas {
         [&](std::size_t i, const char* what) {
           inside_.front().state_->fail(Errc::operation, detail::text({"tide::HostReplicas: rank ", i % shards,
                                                                       " of replica ", i / shards, " threw: ", what}));
-        });
+        },
+        [](std::size_t) {});
     for (std::vector<HostCluster>* clusters : {&inside_, &across_}) {
       for (HostCluster& cluster : *clusters) cluster.state_->resume();
     }

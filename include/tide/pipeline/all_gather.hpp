@@ -76,8 +76,9 @@ class AllGather : detail::GatherCalls<Layout, Intra, Inter> {
         layout_(std::move(layout)),
         check_shards_(fabric, layout_.view(), Buffer::shards),
         check_masters_(fabric, layout_.view(), Buffer::masters) {
-    static_assert(Fabric<F>,
-                  "tide::AllGather: the first argument must be a Fabric; HostFabric, HostPort or CudaFabric.");
+    static_assert(
+        Fabric<F>,
+        "tide::AllGather: the first argument must be a Fabric; HostFabric, HostPort, SimFabric or CudaFabric.");
     static_assert(Pool::template holds<Layout>,
                   "tide::AllGather: the pool must be made for the layout; name it in SlotPool.");
     label_ = std::make_shared<const std::string>(detail::operation_label("gather", layout_.view(), label));

@@ -143,8 +143,9 @@ class ReduceScatter {
         check_table_(layout_.view()),
         scale_(1.0F / static_cast<float>(layout_.view().mesh.ranks())),
         life_(life) {
-    static_assert(Fabric<F>,
-                  "tide::ReduceScatter: the first argument must be a Fabric; HostFabric, HostPort or CudaFabric.");
+    static_assert(
+        Fabric<F>,
+        "tide::ReduceScatter: the first argument must be a Fabric; HostFabric, HostPort, SimFabric or CudaFabric.");
     detail::require_mesh(fabric, layout_.view());
     detail::require_inter<Inter>(fabric, layout_.view());
     // Who crosses nodes itself needs on one node what every fabric has.

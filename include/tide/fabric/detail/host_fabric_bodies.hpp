@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <tide/fabric/detail/variants.hpp>  // require_one_handshake, fingerprint_of
 #include <tide/fabric/host_fabric.hpp>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 namespace tide {
 
 inline HostFabric::HostFabric(std::shared_ptr<detail::HostState> state, Rank rank)
-    : state_(std::move(state)), rank_(rank) {
+    : state_(std::move(state)), rank_(rank), life_(state_->failure) {
   const std::lock_guard lock(state_->kin->mutex);
   state_->kin->fabrics.push_back(this);
 }
@@ -26,8 +25,7 @@ inline HostFabric::~HostFabric() {
 }
 
 inline HostStream HostFabric::stream() {
-  if (state_->failure.failed()) state_->failure.raise_it();
-  if (phase_ == Phase::closed) raise(Errc::order, "tide::HostFabric: a stream cannot be made after close.");
+  life_.require_stream();
   if (state_->options.lanes == HostLanes::merged) {
     return HostStream(*this, &lane(Operation::gather, {LaneKind::caller, 0}));
   }
@@ -35,19 +33,9 @@ inline HostStream HostFabric::stream() {
   return HostStream(*this, streams_.back().get());
 }
 
-inline void HostFabric::require_building() const {
-  if (state_->failure.failed()) state_->failure.raise_it();
-  if (phase_ != Phase::building) {
-    raise(Errc::order, "tide::HostFabric: pipelines, pools and storage must be constructed before init.");
-  }
-}
-
 inline void HostFabric::require_open(const char* call) {
-  if (state_->failure.failed()) raise_failure();
-  if (phase_ == Phase::running) return;
-  raise(Errc::order,
-        detail::text({"tide::HostFabric: ", call,
-                      (phase_ == Phase::building ? " needs init to be called first." : " cannot follow close.")}));
+  raise_if_failed();
+  life_.require_open(call);
 }
 
 inline void HostFabric::raise_failure() {
@@ -62,9 +50,9 @@ inline void HostFabric::raise_if_failed() {
 }
 
 inline void HostFabric::settle() {
-  for (const SharedLane& shared : lanes_) {
-    if (!shared.body->is_this_thread()) shared.body->settle();
-  }
+  lanes_.for_each([](const auto& lane) {
+    if (!lane->is_this_thread()) lane->settle();
+  });
   for (const auto& stream : streams_) {
     if (!stream->is_this_thread()) stream->settle();
   }
@@ -83,11 +71,8 @@ inline void HostFabric::refuse(Errc code, const std::string& text) {
 }
 
 inline index_t HostFabric::reserve(index_t bytes, index_t alignment) {
-  require_building();
-  detail::HostRank& own = state_->at(rank_);
-  const index_t offset = align_up(own.reserved, alignment);
-  own.reserved = offset + bytes;
-  return offset;
+  life_.require_building();
+  return state_->at(rank_).declared.reserve(bytes, alignment);
 }
 
 inline std::int32_t HostFabric::new_counter() {
@@ -96,44 +81,30 @@ inline std::int32_t HostFabric::new_counter() {
 }
 
 inline detail::HostLane& HostFabric::lane(Operation operation, Lane lane) {
-  if (state_->options.lanes == HostLanes::merged) {
-    operation = Operation::gather;
-    lane = {LaneKind::caller, 0};
-  }
-  for (const SharedLane& shared : lanes_) {
-    if (shared.operation == operation && shared.lane == lane) return *shared.body;
-  }
-  return *lanes_.emplace_back(SharedLane{operation, lane, detail::make_lane(*state_)}).body;
+  return *lanes_.at(state_->options.lanes, operation, lane, [&] { return detail::make_lane(*state_); });
 }
 
 inline detail::HostLane& HostFabric::own_lane(StreamRef stream) {
-  if (stream.port != this) {
-    refuse(Errc::argument,
-           detail::text({"tide::HostFabric: the stream must belong to the fabric of the pipeline; the call on rank ",
-                         rank_.value, " got another one's."}));
-  }
+  if (stream.port != this) refuse(Errc::argument, detail::foreign_stream(rank_));
   return *static_cast<detail::HostLane*>(stream.handle);
 }
 
 inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) {
-  require_building();
-  detail::require_one_handshake(variants, label);
+  life_.require_building();
   const SignalWords words = variants.front().collective.words();
-  const std::uint64_t print = detail::fingerprint_of(variants);
   const auto program_index = static_cast<std::int32_t>(programs_.size());
-  std::vector<detail::WordUse> uses = detail::word_uses(variants.front(), program_index);
-  std::array<bool, 3> exits{};
+  const std::array<bool, 3> exits = state_->at(rank_).declared.attach(variants, places, label);
+  Program program;
   std::vector<detail::HostVariant> prepared;
   for (PlanVariant& variant : variants) {
-    for (const Exit& exit : variant.plan.exits) exits[static_cast<std::size_t>(exit.kind)] = true;
-    detail::HostVariant& made = prepared.emplace_back(variant.collective, variant.kernels, std::move(variant.plan));
-    for (std::size_t l = 0; l < made.lanes.size(); ++l) {
-      if (made.plan.lanes[l].kind != LaneKind::caller)
-        made.lanes[l] = &lane(variant.collective.operation, made.plan.lanes[l]);
+    const Operation operation = variant.collective.operation;
+    const detail::HostVariant& made =
+        prepared.emplace_back(variant.collective, variant.kernels, std::move(variant.plan));
+    std::vector<detail::HostLane*>& lanes = program.lanes.emplace_back();
+    for (const Lane& one : made.plan.lanes) {
+      lanes.push_back(one.kind == LaneKind::caller ? nullptr : &lane(operation, one));
     }
   }
-  state_->at(rank_).attached.push_back({print, places, label, std::move(uses)});
-  Program program;
   program.body = std::make_unique<detail::HostProgram>(*state_, std::move(prepared), words, places, std::move(label));
   for (std::size_t kind = 0; kind < exits.size(); ++kind) {
     if (!exits[kind]) continue;
@@ -146,72 +117,23 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
 
 // Runs at the barrier of init: all ranks are there, and none has gone on.
 inline void HostFabric::compare() {
-  const detail::HostRank& first = state_->ranks.front();
-  for (std::size_t r = 1; r < state_->ranks.size(); ++r) {
-    const detail::HostRank& other = state_->ranks[r];
-    const auto differ = [&](const std::string& what) {
-      state_->failure.set(
-          Errc::mismatch,
-          detail::text({"tide::HostFabric: all ranks must construct the same pipelines in the same order; ranks 0 and ",
-                        r, " differ in ", what, "."}));
-    };
-    if (other.attached.size() != first.attached.size()) {
-      return differ("how many they have: " + std::to_string(first.attached.size()) + " and " +
-                    std::to_string(other.attached.size()));
-    }
-    for (std::size_t p = 0; p < first.attached.size(); ++p) {
-      const detail::Attached& one = first.attached[p];
-      const detail::Attached& two = other.attached[p];
-      if (one.fingerprint != two.fingerprint) {
-        return differ("number " + std::to_string(p) + ": " + one.label + " and " + two.label);
-      }
-      if (one.places != two.places)
-        return differ("what they constructed before number " + std::to_string(p) + ": " + one.label);
-    }
-    if (other.reserved != first.reserved) {
-      return differ("the size of the arena: " + std::to_string(first.reserved) + " and " +
-                    std::to_string(other.reserved) + " bytes");
-    }
-  }
-  std::vector<detail::WordUse> uses;
-  for (const detail::HostRank& rank : state_->ranks) {
-    for (const detail::Attached& each : rank.attached) uses.insert(uses.end(), each.words.begin(), each.words.end());
-  }
-  const std::string wrong = detail::disagreement(
-      std::move(uses), SignalWords{state_->mesh.ranks()},
-      [&](std::int32_t program) { return std::string_view(first.attached[static_cast<std::size_t>(program)].label); });
-  if (!wrong.empty()) {
+  const auto declared = [&](Rank rank) -> const detail::Declared& { return state_->at(rank).declared; };
+  if (const std::string wrong = detail::disagreement_of(state_->mesh.ranks(), declared); !wrong.empty()) {
     state_->failure.set(Errc::mismatch, wrong);
     return;
   }
-  const index_t has = state_->options.memory_bytes > 0 ? state_->options.memory_bytes : detail::machine_memory();
-  const index_t ranks = state_->mesh.ranks();
-  const index_t needed = first.reserved > INT64_MAX / ranks ? INT64_MAX : first.reserved * ranks;
-  const auto too_large = [&] {
-    state_->failure.set(Errc::capacity,
-                        detail::text({"tide::HostFabric: the arenas must fit into memory; needs ",
-                                      detail::gibibytes(needed), ", has ", detail::gibibytes(has), "."}));
-  };
-  if (needed == INT64_MAX || (has > 0 && needed > has)) return too_large();
-  for (detail::HostRank& rank : state_->ranks) {
-    rank.arena = detail::allocate_aligned(std::max<index_t>(rank.reserved, 1));
-    if (!rank.arena) return too_large();
-  }
+  const std::string wrong = state_->arenas.allocate(declared(Rank{0}).reserved, state_->options.memory_bytes);
+  if (!wrong.empty()) state_->failure.set(Errc::capacity, wrong);
 }
 
 inline void HostFabric::init() {
-  if (state_->failure.failed()) state_->failure.raise_it();
-  if (phase_ == Phase::running) raise(Errc::order, "tide::HostFabric: init must be called once.");
-  if (phase_ == Phase::closed) raise(Errc::order, "tide::HostFabric: init cannot follow close.");
+  life_.require_new();
   state_->meet(rank_, "init", [&] { compare(); });
-  if (state_->failure.failed()) state_->failure.raise_it();
-  for (Program& program : programs_) {
-    program.body->reset_words();
-    program.body->prepare_switch();
-  }
+  state_->failure.raise_if_failed();
+  for (Program& program : programs_) program.body->prepare();
   state_->meet(rank_, "init", [] {});  // no rank signals, or puts, before all words and zeros are set
-  if (state_->failure.failed()) state_->failure.raise_it();
-  phase_ = Phase::running;
+  state_->failure.raise_if_failed();
+  life_.begin();
 }
 
 // While the host thread waits, an op that waits in vain says so: until then the programs may still end, and others
@@ -270,9 +192,9 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
   Program& program = programs_[static_cast<std::size_t>(index)];
   detail::HostProgram& body = *program.body;
   const std::uint64_t run = body.runs();
-  const std::uint64_t call = state_->at(rank_).calls - 1;
+  const std::uint64_t call = state_->calls(rank_) - 1;
   if (!while_waiting(!body.has_room(), [&] { return body.begin(variant_index, bindings, call); })) {
-    fail_late(detail::text({"the oldest of ", detail::HostProgram::max_runs, " runs in flight of ", body.label()}));
+    fail_late(detail::oldest_run(body.label()));
     raise_failure();
   }
   if (state_->options.lanes == HostLanes::merged) {
@@ -280,16 +202,16 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
     return;
   }
   const detail::HostVariant& variant = body.variant(variant_index);
-  for (std::size_t l = 0; l < variant.lanes.size(); ++l) {
+  const std::vector<detail::HostLane*>& lanes = program.lanes[static_cast<std::size_t>(variant_index)];
+  for (std::size_t l = 0; l < lanes.size(); ++l) {
     if (!variant.uses(l)) continue;
-    if (variant.lanes[l] == nullptr) {
+    if (lanes[l] == nullptr) {
       if (program.stream != nullptr && program.stream != &caller)
         push_wait(caller, *this, body.caller_done(), program.caller_runs);
       program.stream = &caller;
       program.caller_runs = run + 1;
     }
-    push(variant.lanes[l] == nullptr ? caller : *variant.lanes[l],
-         {&detail::HostProgram::work, &body, l, run, nullptr});
+    push(lanes[l] == nullptr ? caller : *lanes[l], {&detail::HostProgram::work, &body, l, run, nullptr});
   }
 }
 
@@ -301,17 +223,15 @@ inline Event HostFabric::exit_event(std::int32_t index, ExitKind kind) {
 inline Event HostFabric::record(StreamRef stream) {
   require_open("record");
   detail::HostLane& lane = own_lane(stream);
-  auto mark = std::find_if(marks_.begin(), marks_.end(), [&](const Mark& m) { return m.stream == &lane; });
-  if (mark == marks_.end()) mark = marks_.insert(mark, Mark{&lane, new_counter(), 0});
-  ++mark->recorded;
+  const detail::StreamMark mark = marks_.record(&lane, [&] { return new_counter(); });
   const auto raise_counter = [](void* self, std::uint64_t which, std::uint64_t value) {
     auto& fabric = *static_cast<HostFabric*>(self);
     reinterpret_cast<std::atomic<std::uint64_t>*>(which)->store(value,
                                                                 std::memory_order_release);  // acquired by passed
     fabric.state_->at(fabric.rank_).bell.ring();
   };
-  push(lane, {raise_counter, this, reinterpret_cast<std::uintptr_t>(&counter(mark->counter)), mark->recorded, nullptr});
-  return {this, mark->counter, mark->recorded};
+  push(lane, {raise_counter, this, reinterpret_cast<std::uintptr_t>(&counter(mark.counter)), mark.recorded, nullptr});
+  return {this, mark.counter, mark.recorded};
 }
 
 inline void HostFabric::wait(StreamRef stream, const Event& event) {
@@ -321,7 +241,7 @@ inline void HostFabric::wait(StreamRef stream, const Event& event) {
   if (event.port != this) {
     owner = state_->kin->has(event.port) ? static_cast<HostFabric*>(event.port) : nullptr;
     if (owner == nullptr || owner->state_ == state_) {
-      raise(Errc::argument, "tide::HostFabric: an event can be waited for on its own rank only.");
+      raise(Errc::argument, detail::foreign_event());
     }
   }
   push_wait(lane, *owner, owner->counter(event.counter), event.value);
@@ -345,7 +265,7 @@ inline void HostFabric::run(StreamRef stream, std::function<void()> function) {
         static_cast<void>(record(stream));  // raises, unless there is room now
         break;
       case detail::HostLane::Pushed::stopped:
-        raise(Errc::order, "tide::HostStream: a function cannot be enqueued after close.");
+        life_.refuse_function();
       case detail::HostLane::Pushed::failed:
         raise_failure();  // when no lane touches the caller's memory any more
     }
@@ -368,15 +288,15 @@ inline void HostFabric::synchronize(std::int32_t index, std::uint64_t value) {
 
 inline void HostFabric::stop() noexcept {
   for (const auto& stream : streams_) stream->stop();
-  for (const SharedLane& shared : lanes_) shared.body->stop();
+  lanes_.for_each([](const auto& lane) { lane->stop(); });
   state_->at(rank_).wires.stop(state_->failure.failed());
-  phase_ = Phase::closed;
+  life_.end();
 }
 
 inline void HostFabric::close() {
   bool inside = false;
   for (const auto& stream : streams_) inside = inside || stream->is_this_thread();
-  for (const SharedLane& shared : lanes_) inside = inside || shared.body->is_this_thread();
+  lanes_.for_each([&](const auto& lane) { inside = inside || lane->is_this_thread(); });
   if (inside) raise(Errc::order, "tide::HostFabric: close must not be called by a function on a stream.");
   while_waiting(true, [this] { stop(); });
   if (state_->failure.failed()) raise_failure();

@@ -100,23 +100,8 @@ class HostLane {
   }
 
   void run(HostItem& item) {
-#if TIDE_HAS_EXCEPTIONS
-    try {
-      call(item);
-    } catch (const std::exception& error) {
-      threw(item, error.what());
-    } catch (...) {
-      threw(item, "something that is no std::exception.");
-    }
-#else
-    call(item);
-#endif
-  }
-
-  void threw(const HostItem& item, const char* what) {
-    state_.fail(Errc::operation, item.function
-                                     ? detail::text({"tide::HostStream: a function on a stream threw: ", what})
-                                     : detail::text({"tide::HostFabric: a hook threw: ", what}));
+    const std::optional<std::string> thrown = thrown_by([&] { call(item); });
+    if (thrown) state_.fail(Errc::operation, item.function ? function_threw(*thrown) : hook_threw(*thrown));
   }
 
   static void call(HostItem& item) {

@@ -4,10 +4,13 @@
 
 #pragma once
 
-#include <tide/fabric/detail/host_wires.hpp>  // HostWires
-#include <tide/fabric/detail/word_uses.hpp>   // WordUse
-#include <tide/fabric/fabric.hpp>             // FabricPort, ArenaPlaces
-#include <tide/fabric/host_options.hpp>       // HostOptions
+#include <tide/fabric/detail/agreement.hpp>    // Declared
+#include <tide/fabric/detail/arenas.hpp>       // Arenas
+#include <tide/fabric/detail/call_ledger.hpp>  // CallLedger
+#include <tide/fabric/detail/failure.hpp>      // Failure, Refusal
+#include <tide/fabric/detail/host_wires.hpp>   // HostWires
+#include <tide/fabric/fabric.hpp>              // FabricPort
+#include <tide/fabric/host_options.hpp>        // HostOptions
 
 #include <algorithm>
 #include <atomic>
@@ -16,84 +19,14 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#if __has_include(<sys/mman.h>)
-#include <sys/mman.h>
-#endif
-#if __has_include(<unistd.h>)
-#include <unistd.h>
-#endif
-
 namespace tide::detail {
 
 using Clock = std::chrono::steady_clock;
-
-struct AlignedDelete {
-  void operator()(std::byte* memory) const noexcept { ::operator delete (memory, std::align_val_t{4096}); }
-};
-using AlignedMemory = std::unique_ptr<std::byte[], AlignedDelete>;
-
-// Memory whose pages are not touched here, so that what is never used costs nothing. Null when there is none.
-[[nodiscard]] inline AlignedMemory allocate_aligned(index_t bytes) {
-  void* memory = ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{4096}, std::nothrow);
-#if __has_include(<sys/mman.h>) && defined(MADV_HUGEPAGE)
-  // Large pages where the system has them to give: a first touch of 4 KiB pages takes about 0.3 s per GiB.
-  if (memory != nullptr && bytes >= index_t{8} << 20) madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
-#endif
-  return AlignedMemory(static_cast<std::byte*>(memory));
-}
-
-// Physical memory of the machine in bytes, or 0 where it cannot be asked.
-[[nodiscard]] inline index_t machine_memory() noexcept {
-#if __has_include(<unistd.h>) && defined(_SC_PHYS_PAGES)
-  return static_cast<index_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<index_t>(sysconf(_SC_PAGE_SIZE));
-#else
-  return 0;
-#endif
-}
-
-[[nodiscard]] inline std::string gibibytes(index_t bytes) {
-  const index_t hundredths = ceil_div(bytes / (index_t{1} << 20) * 100, 1024);
-  return std::to_string(hundredths / 100) + "." + std::to_string(hundredths % 100 + 100).substr(1) + " GiB";
-}
-
-[[nodiscard]] inline std::string seconds_text(Duration duration) {
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-  const std::string fraction = std::to_string(milliseconds % 1000 + 1000).substr(1);
-  return std::to_string(milliseconds / 1000) + "." + fraction + " s";
-}
-
-// The first failure of a cluster; the same for all ranks.
-class Failure {
- public:
-  [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-
-  // Returns whether this failure is the first.
-  bool set(Errc code, std::string text) {
-    const std::lock_guard lock(mutex_);
-    if (failed()) return false;
-    code_ = code;
-    text_ = std::move(text);
-    failed_.store(true, std::memory_order_release);  // acquired by failed()
-    return true;
-  }
-
-  // Of a failure: code_ and text_ are written once, before failed_.
-  [[nodiscard]] Errc code() const noexcept { return code_; }
-  [[nodiscard]] const std::string& text() const noexcept { return text_; }
-  [[noreturn]] void raise_it() const { raise(code_, text_); }
-
- private:
-  std::atomic<bool> failed_{false};
-  std::mutex mutex_;
-  Errc code_ = Errc::operation;
-  std::string text_;
-};
 
 // Wakes whoever waits for words, counters and queues of one rank, and knows what its ops wait for.
 class Bell {
@@ -176,41 +109,15 @@ class Bell {
   Waiter* first_ = nullptr;
 };
 
-// An error that one rank decided on for all.
-struct Refusal {
-  Errc code = Errc::argument;
-  std::string text;
-};
-
-// The order of calls: the n-th call of every rank must be the same.
-struct Call {
-  std::int32_t program = -1;
-  std::int32_t slot = 0;
-  std::int32_t first_rank = -1;
-  index_t launched = 0;
-  std::optional<Refusal> refusal;
-};
-
-// What a rank has attached, as `init` compares it.
-struct Attached {
-  std::uint64_t fingerprint;
-  ArenaPlaces places;
-  std::string label;
-  std::vector<WordUse> words;
-};
-
 struct HostRank {
-  index_t reserved = 0;
-  AlignedMemory arena;
+  Declared declared;
   Bell bell;
   std::deque<std::atomic<std::uint64_t>> counters;  // a deque: counters stay where they are as it grows
-  std::vector<Attached> attached;
-  std::uint64_t calls = 0;
-  bool present = false;             // at the barrier
-  std::atomic<bool> ended{false};   // its program: it makes no more calls
-  std::atomic<bool> closed{false};  // and never will
-  std::atomic<bool> waits{false};   // the rank's host thread, for its work
-  HostWires wires;                  // with a network hook
+  bool present = false;                             // at the barrier
+  std::atomic<bool> ended{false};                   // its program: it makes no more calls
+  std::atomic<bool> closed{false};                  // and never will
+  std::atomic<bool> waits{false};                   // the rank's host thread, for its work
+  HostWires wires;                                  // with a network hook
 };
 
 class HostState;
@@ -235,8 +142,10 @@ class HostState {
       : mesh(shape),
         options(bounded(std::move(given))),
         ranks(static_cast<std::size_t>(shape.ranks())),
+        arenas(shape.ranks()),
         kin(std::move(relatives)),
-        failure(kin->failure) {
+        failure(kin->failure),
+        ledger_(shape.ranks()) {
     const std::lock_guard lock(kin->mutex);
     kin->states.push_back(this);
   }
@@ -258,7 +167,7 @@ class HostState {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       said = first_reason(rank, own.text.empty() ? at(rank).bell.reason(Bell::Whom::own_lane) : own);
     }
-    if (said.text.empty()) said.text = "no op waits: a function on a stream, or an op, takes longer";
+    if (said.text.empty()) said.text = no_op_waits;
     fail(Errc::deadline, detail::text({"tide::HostFabric: the deadline of ", seconds_text(options.deadline),
                                        " passed: ", who, said.text, "."}));
   }
@@ -301,52 +210,33 @@ class HostState {
       if (!ranks[r].present) absent += (absent.empty() ? "" : ", ") + std::to_string(r);
     }
     lock.unlock();
-    fail(Errc::deadline,
-         detail::text({"tide::HostFabric: ", what, " needs all ranks; of ", mesh.ranks(), " these did not come within ",
-                       seconds_text(options.deadline), ": ", absent, "."}));
+    fail(Errc::deadline, absent_text(what, mesh.ranks(), options.deadline, absent));
   }
 
   // Records the next call of a rank and compares it with what the others called there. What another rank has refused is
   // returned; a difference fails the cluster.
   [[nodiscard]] std::optional<Refusal> enter_call(Rank rank, std::int32_t program, std::int32_t slot) {
     std::unique_lock lock(calls_mutex_);
-    Call& call = next_call(rank);
-    if (call.refusal) {
-      std::optional<Refusal> refusal = call.refusal;
-      retire(rank);
-      return refusal;
-    }
-    if (call.first_rank < 0) {
-      call.first_rank = rank.value;
-      call.program = program;
-      call.slot = slot;
-    } else if (call.program != program || call.slot != slot) {
-      std::string text = "tide::HostFabric: all ranks must make the same calls in the same order; call " +
-                         std::to_string(at(rank).calls) + " is " +
-                         describe(Rank{call.first_rank}, call.program, call.slot) + " and " +
-                         describe(rank, program, slot) + ".";
-      lock.unlock();
-      fail(Errc::order, std::move(text));
-      return std::nullopt;
-    }
-    ++call.launched;
-    retire(rank);
-    return std::nullopt;
+    CallLedger::Entered entered = ledger_.enter(rank, program, slot, [&](Rank of, std::int32_t which) {
+      return at(of).declared.attached[static_cast<std::size_t>(which)].label;
+    });
+    lock.unlock();
+    if (!entered.differs.empty()) fail(Errc::order, std::move(entered.differs));
+    return std::move(entered.refused);
   }
 
   // Refuses the next call of a rank, on all ranks, and returns what they all say: the first refusal of the call. Where
   // a rank has begun the call already, only a failure can reach it.
   [[nodiscard]] Refusal refuse_call(Rank rank, Refusal refusal) {
     std::unique_lock lock(calls_mutex_);
-    Call& call = next_call(rank);
-    if (!call.refusal) call.refusal = std::move(refusal);
-    refusal = *call.refusal;
-    const bool begun = call.launched > 0;
-    retire(rank);
+    CallLedger::Refused refused = ledger_.refuse(rank, std::move(refusal));
     lock.unlock();
-    if (begun) fail(refusal.code, refusal.text);
-    return refusal;
+    if (refused.begun) fail(refused.said.code, refused.said.text);
+    return std::move(refused.said);
   }
+
+  // How many calls the rank has made, asked by itself.
+  [[nodiscard]] std::uint64_t calls(Rank rank) const noexcept { return ledger_.made(rank); }
 
   // The program of a rank has ended, or its fabric is closed: whoever waits for a call of it hears that at once.
   void end(Rank rank, bool closed) {
@@ -387,6 +277,7 @@ class HostState {
   const MeshShape mesh;
   const HostOptions options;
   std::vector<HostRank> ranks;
+  Arenas arenas;
   const std::shared_ptr<HostKin> kin;
   Failure& failure;  // of the kin
 
@@ -397,17 +288,17 @@ class HostState {
   void find_missing_call() {
     std::uint64_t first = no_call;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (!ranks[r].ended || ranks[r].calls >= first) continue;
-      first = ranks[r].calls;
-      missing_rank_ = Rank{static_cast<index_t>(r)};
+      const Rank rank{static_cast<index_t>(r)};
+      if (!ranks[r].ended || ledger_.made(rank) >= first) continue;
+      first = ledger_.made(rank);
+      missing_rank_ = rank;
     }
     first_missing_call_ = first;
   }
 
   // @param what  what somebody waits for
   [[nodiscard]] std::string text_of_end(Rank gone, const std::string& what) {
-    return detail::text({"tide::HostCluster: the programs of all ranks must make the same calls before they end; rank ",
-                         gone.value, at(gone).closed ? " closed its fabric" : " ended", ", and ", what, "."});
+    return programs_end_apart(gone, at(gone).closed, what);
   }
 
   // Of all that wait for other nodes the first, since the others may wait for it. Where none does, what the op waits
@@ -440,38 +331,13 @@ class HostState {
     barrier_changed_.notify_all();
   }
 
-  // The entry of a rank's next call. Entries are those that some rank has not made yet: a ring that grows to the
-  // farthest that ranks run apart, which the queues of their streams bound.
-  Call& next_call(Rank rank) {
-    const std::uint64_t index = at(rank).calls;
-    if (index - first_call_ >= calls_.size()) {
-      std::vector<Call> larger(calls_.size() * 2);
-      for (std::uint64_t i = first_call_; i < index; ++i) larger[i % larger.size()] = calls_[i % calls_.size()];
-      calls_ = std::move(larger);
-    }
-    return calls_[index % calls_.size()];
-  }
-
-  void retire(Rank rank) {
-    ++at(rank).calls;
-    std::uint64_t slowest = at(rank).calls;
-    for (const HostRank& other : ranks) slowest = std::min(slowest, other.calls);
-    for (; first_call_ < slowest; ++first_call_) calls_[first_call_ % calls_.size()] = {};
-  }
-
-  std::string describe(Rank rank, std::int32_t program, std::int32_t slot) {
-    return at(rank).attached[static_cast<std::size_t>(program)].label + " in slot " + std::to_string(slot) +
-           " on rank " + std::to_string(rank.value);
-  }
-
   std::mutex barrier_;
   std::condition_variable barrier_changed_;
   index_t present_ = 0;
   std::uint64_t generation_ = 0;
 
   std::mutex calls_mutex_;
-  std::vector<Call> calls_ = std::vector<Call>(64);
-  std::uint64_t first_call_ = 0;
+  CallLedger ledger_;
   Rank missing_rank_{};  // who made the fewest calls of those that have ended
   std::atomic<std::uint64_t> first_missing_call_{no_call};
 };

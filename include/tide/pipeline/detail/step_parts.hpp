@@ -35,8 +35,9 @@ struct SlotsOfStepWithReuse {
 // Asked for in a constructor's parameters, so that it is the first thing the compiler says.
 template <class F>
 struct FabricOfStep {
-  static_assert(Fabric<F>,
-                "tide::ShardedStep: the first argument must be a Fabric; HostFabric, HostPort or CudaFabric.");
+  static_assert(
+      Fabric<F>,
+      "tide::ShardedStep: the first argument must be a Fabric; HostFabric, HostPort, SimFabric or CudaFabric.");
   static constexpr bool checked = true;
 };
 
