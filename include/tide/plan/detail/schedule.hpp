@@ -5,9 +5,10 @@
 #pragma once
 
 #include <tide/plan/detail/calls.hpp>  // Calls
-#include <tide/plan/detail/uses.hpp>   // Resource, for_each_use
+#include <tide/plan/detail/uses.hpp>   // for_each_use
 #include <tide/plan/machine.hpp>       // Machine
 #include <tide/plan/plan.hpp>          // Plan
+#include <tide/plan/resource.hpp>      // Resource, resource_count
 
 #include <algorithm>
 #include <array>
