@@ -5,8 +5,8 @@
 #pragma once
 
 #include <tide/layout/dynamic_layout.hpp>
+#include <tide/plan/most_rows.hpp>
 #include <tide/plan/plan.hpp>
-#include <tide/plan/verify.hpp>  // most_rows
 
 #include <string>
 #include <string_view>

@@ -5,10 +5,14 @@
 //   {"layout": {"model", "group", "packing", "storage_alignment", "params": [{"name", "shape", "gathered", "gradient",
 //    "dimension", "rows"}], "tied": [{"name", "target"}]},
 //    "mesh": "1x4", "op": "gather", "own": "copy",                        or "op": "reduce", "gradients", "finish", "inbox"
-//    "network": {"inbox_bytes", ..., "puts_in_flight"},                   on several nodes: a NetworkShape
+//    "inbox": {"chunks", ..., "piece_room", "place", "slot_bytes"},       of a reduce: an InboxShape
+//    "network": {"inbox_bytes", ..., "exchange", "wire"},                 on several nodes: a NetworkShape
 //    "kernels": [{"kind", "input", "output", "finish", "inputs"}],
 //    "ranks": [{"rank": 0, "exits": [{"exit": "complete", "lane": "caller", "after": 11}],
 //               "lanes": [{"name": "push 1", "ops": [{"op": "copy", "seq": 4, ...}]}]}]}
+//
+// `Collective::ctas`, which changes no byte, is not in it. Where "piece_room", "place", "slot_bytes" or "wire" is
+// missing, it is what it is without being asked for: 0, ring, 0, f32.
 //
 // `seq` is the place of an op in its rank's issue order; numbers may be missing, the rest keeps its order. An exit
 // comes when the ops of its lane up to number `after` are done; -1: none.

@@ -180,7 +180,7 @@ class PlanReader {
   void read_inbox(const Value& json) {
     where_ = "inbox: ";
     const Value& inbox = at(json, "inbox");
-    only(inbox, {"chunks", "pieces", "chunk_elements", "element_bytes", "piece_room", "place"});
+    only(inbox, {"chunks", "pieces", "chunk_elements", "element_bytes", "piece_room", "place", "slot_bytes"});
     tide::InboxShape& shape = file_.collective.inbox;
     shape.chunks = number(inbox, "chunks", 0, 255);
     shape.pieces = number(inbox, "pieces", 0, tide::max_ranks);
@@ -190,6 +190,7 @@ class PlanReader {
     if (has(inbox, "place")) {
       shape.place = static_cast<tide::InboxPlace>(choice(inbox, "place", names<tide::InboxPlace, 2>()));
     }
+    shape.slot_bytes = number(inbox, "slot_bytes", 0, most_memory, 0);
     if (shape.pieces != file_.collective.layout.mesh.ranks_per_node - 1) refuse("'pieces' must be one per peer");
     where_.clear();
   }
@@ -202,7 +203,7 @@ class PlanReader {
     where_ = "network: ";
     const Value& network = at(json, "network");
     only(network, {"inbox_bytes", "inbox_instances", "partials_bytes", "partials_instances", "piece_bytes",
-                   "puts_in_flight", "exchange"});
+                   "puts_in_flight", "exchange", "wire"});
     tide::NetworkShape& shape = file_.collective.network;
     shape.inbox_bytes = number(network, "inbox_bytes", 0, most_memory);
     shape.inbox_instances = number(network, "inbox_instances", 1, 256);
@@ -212,6 +213,10 @@ class PlanReader {
     shape.puts_in_flight = number(network, "puts_in_flight", 0, most_32);
     if (has(network, "exchange")) {
       shape.exchange = static_cast<tide::Exchange>(choice(network, "exchange", names<tide::Exchange, 3>()));
+    }
+    if (has(network, "wire")) {
+      constexpr std::size_t count = tide::all_elements.size();
+      shape.wire = static_cast<tide::Element>(choice(network, "wire", names<tide::Element, count>()));
     }
     where_.clear();
   }

@@ -139,6 +139,7 @@ inline void write_plan(std::ostream& out, const PlanFile& file, const JsonText& 
         << ", \"chunk_elements\": " << inbox.chunk_elements << ", \"element_bytes\": " << inbox.element_bytes;
     if (inbox.piece_room != 0) out << ", \"piece_room\": " << inbox.piece_room;
     if (inbox.place != tide::InboxPlace::ring) out << ", \"place\": \"" << name(inbox.place) << '"';
+    if (inbox.slot_bytes != 0) out << ", \"slot_bytes\": " << inbox.slot_bytes;
     out << "},\n";
   }
   const tide::NetworkShape& network = collective.network;
@@ -148,6 +149,7 @@ inline void write_plan(std::ostream& out, const PlanFile& file, const JsonText& 
         << ", \"partials_instances\": " << network.partials_instances << ", \"piece_bytes\": " << network.piece_bytes
         << ", \"puts_in_flight\": " << network.puts_in_flight;
     if (collective.operation == tide::Operation::reduce) out << ", \"exchange\": \"" << name(network.exchange) << '"';
+    if (network.wire != tide::Element::f32) out << ", \"wire\": \"" << name(network.wire) << '"';
     out << "},\n";
   }
   std::vector<JsonText> kernels;

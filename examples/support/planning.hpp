@@ -9,7 +9,7 @@
 #include "table.hpp"
 
 #include <tide/plan/kernels.hpp>
-#include <tide/plan/verify.hpp>  // most_rows
+#include <tide/plan/most_rows.hpp>
 #include <tide/reduce/copy_engine_reducer.hpp>
 #include <tide/reduce/ring.hpp>
 #include <tide/reduce/switch_reducer.hpp>

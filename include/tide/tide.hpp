@@ -46,11 +46,13 @@
 #include <tide/plan/kernels.hpp>
 #include <tide/plan/law.hpp>
 #include <tide/plan/machine.hpp>
+#include <tide/plan/most_rows.hpp>
 #include <tide/plan/op.hpp>
 #include <tide/plan/plan.hpp>
 #include <tide/plan/plan_builder.hpp>
 #include <tide/plan/print.hpp>
 #include <tide/plan/rendezvous.hpp>
+#include <tide/plan/resource.hpp>
 #include <tide/plan/signal_words.hpp>
 #include <tide/plan/tally.hpp>
 #include <tide/plan/trace.hpp>

@@ -8,6 +8,8 @@
 #include <tide/plan/tally.hpp>
 
 #include <array>
+#include <set>
+#include <string>
 
 namespace {
 
@@ -144,6 +146,19 @@ TEST_CASE("lower_bound: every way of writing the same collective needs at least 
         gather.collective.layout.piece(tide::ParameterIndex{0}, Rank{ranks - 1}).bytes(tide::Buffer::shards);
     CHECK(bound_of(gather, links).seconds >= static_cast<double>(all - own));
   }
+}
+
+TEST_CASE("Bound: each resource has words of its own, memory by rank or by node") {
+  std::set<std::string> all;
+  for (int i = 0; i < tide::resource_count; ++i) {
+    const Bound bound{1, static_cast<Resource>(i), Rank{2}, {tide::LaneKind::push, 1}};
+    CHECK(bound.binding().find("rank 2") != std::string::npos);
+    all.insert(bound.binding());
+  }
+  CHECK(all.size() == tide::resource_count);
+  CHECK(Bound{1, Resource::nic_in, Rank{2}, {}}.binding() == "NIC into rank 2");
+  CHECK(Bound{1, Resource::shared_memory, Rank{2}, {}}.binding() == "memory shared by the node of rank 2");
+  CHECK(Bound{1, Resource::lane, Rank{2}, {tide::LaneKind::push, 1}}.binding() == "lane push 1 of rank 2");
 }
 
 }  // namespace

@@ -10,6 +10,12 @@
 #include "support/break_plans.hpp"
 #include "support/interpreter.hpp"
 
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
 namespace broken_plans_over_nodes_test {
 
 using namespace tide_test;
@@ -287,6 +293,68 @@ TEST_CASE("verify over nodes: that a put's lane has gone on says nothing of its 
   CHECK(verdict.violations[0].law == Law::order);
   CHECK(verdict.violations[0].text.find("(put) writes network_inbox bytes") != std::string::npos);
   CHECK(run_schedules(planned.collective, planned.plans, 40) != "");
+}
+
+/// A reduce into a slot, over nodes, that says `shards_ready` on lane `sum 1` before its puts of the last round are
+/// done.
+///
+/// The wait for them stands on lane `sum` instead, behind `gradients_free`: the caller knows of it in the next run.
+Planned ready_before_the_last_put() {
+  static constexpr auto group =
+      tide::group(tide::param<tide::bf16>("w", {9, 40}), tide::param<tide::bf16>("v", {6, 24}, tide::shard(1)),
+                  tide::param<tide::bf16>("b", {50}));
+  Planned planned = planned_reduce<tide::SlotReuseWithin<tide::Bytes<1600>, tide::Chunks<1>>>(
+      group.view(), MeshShape{4, 2}, tide::Exchange::doubling);
+  Plan& plan = planned.plans[6];
+  const auto lane = [&](int index) {
+    return static_cast<std::uint16_t>(
+        std::find(plan.lanes.begin(), plan.lanes.end(), tide::Lane{LaneKind::sum, index}) - plan.lanes.begin());
+  };
+  std::size_t last = plan.ops.size() - 1;
+  while (plan.ops[last].lane != lane(1)) --last;
+  const tide::SignalWords words = planned.collective.words();
+  REQUIRE(on_word(planned, OpKind::wait, WordKind::event)(plan.ops[last]));
+  REQUIRE(plan.lanes[static_cast<std::size_t>(words.index(plan.ops[last].word()))] == tide::Lane{LaneKind::net, 1});
+  for (tide::Exit& exit : plan.exits) exit.position -= exit.lane.value == lane(1) ? 1 : 0;
+  plan.ops[last].lane = lane(0);
+  return planned;
+}
+
+/// The same plan, its lane `i` at place `places[i]`.
+void rename_lanes(const tide::SignalWords& words, Plan& plan, const std::vector<std::uint16_t>& places) {
+  const std::vector<tide::Lane> lanes = plan.lanes;
+  for (std::size_t i = 0; i < lanes.size(); ++i) plan.lanes[places[i]] = lanes[i];
+  for (Op& op : plan.ops) {
+    op.lane = places[op.lane];
+    if (op.moves() || words.kind(op.word()) != WordKind::event) continue;
+    op.target_offset = 8 * words.word(WordKind::event, places[static_cast<std::size_t>(words.index(op.word()))]);
+  }
+  for (tide::Exit& exit : plan.exits) exit.lane = tide::LaneIndex{places[static_cast<std::size_t>(exit.lane.value)]};
+}
+
+TEST_CASE("broken plans over nodes: a put that reads a slot which is given away is seen where its lane is late") {
+  const Planned broken = ready_before_the_last_put();
+  const PlanOracle oracle(broken.collective, Interpreter::runs, 1);
+  Interpreter interpreter(broken.collective, broken.plans, oracle);
+  CHECK(interpreter.run({6, Schedule::Kind::freeze_lane, 5}).find("run 0: output byte") != std::string::npos);
+}
+
+TEST_CASE("broken plans over nodes: a slot is given away while a put still reads it, however lanes are numbered") {
+  const Planned broken = ready_before_the_last_put();
+  std::vector<std::uint16_t> places(broken.plans[6].lanes.size());
+  std::iota(places.begin(), places.end(), std::uint16_t{0});
+  do {  // the caller's lane stays the first
+    Planned planned = broken;
+    rename_lanes(planned.collective.words(), planned.plans[6], places);
+    const tide::Verdict verdict = tide::verify(planned.collective, planned.plans);
+    REQUIRE_FALSE(verdict.holds());
+    const tide::Violation& first = verdict.violations.front();
+    CAPTURE(first.text);
+    CHECK(first.law == Law::reuse);
+    CHECK(first.text.find("rank 6, net 1, op") == 0);
+    CHECK(first.text.find("(put) reads inbox chunk 0 bytes [1408, 1580) of 'w' of rank 6, unordered with the caller of "
+                          "rank 6, which overwrites them in the next run") != std::string::npos);
+  } while (std::next_permutation(places.begin() + 1, places.end()));
 }
 
 }  // namespace broken_plans_over_nodes_test

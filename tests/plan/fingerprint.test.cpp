@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <vector>
@@ -77,6 +79,73 @@ TEST_CASE("fingerprint: differs where names, shapes, elements, cuts, ties or mes
   differs(mesh);
 }
 
+// With one field more these do not compile: then the lists below lack it, and perhaps the hash.
+[[maybe_unused]] constexpr void all_fields(const tide::Collective& c, const tide::Kernel& k, const tide::Plan& p) {
+  [[maybe_unused]] const auto& [layout, operation, own, gradients, finish, ctas, inbox, network, kernels] = c;
+  [[maybe_unused]] const auto& [group, mesh, packing, alignment, remembers] = layout;
+  [[maybe_unused]] const auto& [chunks, pieces, elements, bytes, room, place, slot] = inbox;
+  [[maybe_unused]] const auto& [in, ins, partial, partials, piece, puts, exchange, wire] = network;
+  [[maybe_unused]] const auto& [kind, input, output, end, inputs] = k;
+  [[maybe_unused]] const auto& [rank, lanes, ops, exits] = p;
+  [[maybe_unused]] const auto& [lane_kind, index] = lanes[0];
+  [[maybe_unused]] const auto& [exit_kind, lane, position] = exits[0];
+  [[maybe_unused]] const auto& [space, instance, parameter] = ops[0].source;
+}
+
+TEST_CASE("fingerprint: differs where any field of a collective does, but for the CTAs of a GPU") {
+  using tide::Collective;
+  Collective collective = tide_test::planned_reduce(tiny_group.view(), {2, 2}, tide::Exchange::doubling).collective;
+  collective.kernels.resize(1);
+  const std::vector<std::function<void(Collective&)>> changes = {
+      [](Collective& c) { c.layout.group = tide_test::odd_group.view(); },
+      [](Collective& c) {
+        c.layout.mesh = {4, 1};
+      },
+      [](Collective& c) {
+        c.layout.mesh = {1, 4};
+      },
+      [](Collective& c) { c.layout.packing.start_alignment = 32; },
+      [](Collective& c) { c.layout.packing.padding = tide::PackingRule::Padding::to_chunk; },
+      [](Collective& c) { c.layout.storage_alignment = 512; },
+      [](Collective& c) { c.operation = tide::Operation::gather; },
+      [](Collective& c) { c.own = tide::OwnBlock::cast; },
+      [](Collective& c) { c.gradients = tide::GradientSource::table; },
+      [](Collective& c) { c.finish = tide::Finish::accumulate; },
+      [](Collective& c) { ++c.inbox.chunks; },
+      [](Collective& c) { ++c.inbox.pieces; },
+      [](Collective& c) { ++c.inbox.chunk_elements; },
+      [](Collective& c) { ++c.inbox.element_bytes; },
+      [](Collective& c) { ++c.inbox.piece_room; },
+      [](Collective& c) { c.inbox.place = tide::InboxPlace::slot; },
+      [](Collective& c) { ++c.inbox.slot_bytes; },
+      [](Collective& c) { ++c.network.inbox_bytes; },
+      [](Collective& c) { ++c.network.inbox_instances; },
+      [](Collective& c) { ++c.network.partials_bytes; },
+      [](Collective& c) { ++c.network.partials_instances; },
+      [](Collective& c) { ++c.network.piece_bytes; },
+      [](Collective& c) { ++c.network.puts_in_flight; },
+      [](Collective& c) { c.network.exchange = tide::Exchange::in_switch; },
+      [](Collective& c) { c.network.wire = tide::Element::bf16; },
+      [](Collective& c) { c.kernels.clear(); },
+      [](Collective& c) { c.kernels.push_back(c.kernels[0]); },
+      [](Collective& c) { c.kernels[0].kind = tide::Kernel::Kind::switch_sum; },
+      [](Collective& c) { c.kernels[0].input = tide::Element::f8_e4m3; },
+      [](Collective& c) { c.kernels[0].output = tide::Element::f8_e4m3; },
+      [](Collective& c) { c.kernels[0].finish = tide::Finish::accumulate; },
+      [](Collective& c) { ++c.kernels[0].inputs; },
+  };
+  std::set<std::uint64_t> seen = {fingerprint(collective)};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    CAPTURE(i);
+    Collective changed = collective;
+    changes[i](changed);
+    CHECK(seen.insert(fingerprint(changed)).second);
+  }
+  Collective same = collective;
+  same.ctas = 16;
+  CHECK(fingerprint(same) == fingerprint(collective));
+}
+
 TEST_CASE("fingerprint: differs where any field of an op does") {
   const tide::Plan plan = tide_test::planned_gather(tiny_group.view(), 2).plans[0];
   const std::vector<std::function<void(tide::Op&)>> changes = {
@@ -86,8 +155,13 @@ TEST_CASE("fingerprint: differs where any field of an op does") {
       [](tide::Op& op) { ++op.peer; },
       [](tide::Op& op) { op.source.space = tide::Space::partials; },
       [](tide::Op& op) { ++op.source.instance; },
+      [](tide::Op& op) { ++op.source.parameter; },
+      [](tide::Op& op) { op.target.space = tide::Space::partials; },
+      [](tide::Op& op) { ++op.target.instance; },
       [](tide::Op& op) { ++op.target.parameter; },
       [](tide::Op& op) { op.extra.space = tide::Space::partials; },
+      [](tide::Op& op) { ++op.extra.instance; },
+      [](tide::Op& op) { ++op.extra.parameter; },
       [](tide::Op& op) { ++op.rows; },
       [](tide::Op& op) { ++op.source_offset; },
       [](tide::Op& op) { ++op.target_offset; },
@@ -120,6 +194,21 @@ TEST_CASE("fingerprint: differs where ops change places, and where lanes or exit
   CHECK(seen.insert(fingerprint(changed)).second);
   changed = plan;
   changed.lanes[1].index = 7;
+  CHECK(seen.insert(fingerprint(changed)).second);
+  changed = plan;
+  changed.lanes[1].kind = tide::LaneKind::net;
+  CHECK(seen.insert(fingerprint(changed)).second);
+  changed = plan;
+  changed.lanes.push_back({tide::LaneKind::net, 0});
+  CHECK(seen.insert(fingerprint(changed)).second);
+  changed = plan;
+  changed.exits[0].kind = tide::ExitKind::shards_ready;
+  CHECK(seen.insert(fingerprint(changed)).second);
+  changed = plan;
+  changed.exits[0].lane = tide::LaneIndex{1};
+  CHECK(seen.insert(fingerprint(changed)).second);
+  changed = plan;
+  changed.exits.push_back(plan.exits[0]);
   CHECK(seen.insert(fingerprint(changed)).second);
   changed = plan;
   --changed.exits[0].position;

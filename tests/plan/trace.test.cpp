@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <tide/plan/trace.hpp>
 
+#include <cstdint>
 #include <limits>
 #include <sstream>
 #include <vector>
@@ -79,6 +80,36 @@ TEST_CASE("write_trace: a time that names no op is refused") {
   refused({-1, 0, 0, 0, 1});
   refused({0, 0, -1, 0, 1});
   refused({0, 0, 1000, 0, 1});
+}
+
+TEST_CASE("write_trace: a time on another lane than its op's is refused") {
+  const Planned gather = tide_test::planned_gather(tide_test::odd_group.view(), 2);
+  const std::int32_t lane = gather.plans[1].ops[0].lane;
+  CHECK_NOTHROW(traced(gather, {{1, lane, 0, 0, 1}}));
+  for (const std::int32_t other : {lane + 1, -1, 1000, lane + 65536}) {
+    CHECK_THROWS_WITH_AS(traced(gather, {{1, other, 0, 0, 1}}), doctest::Contains("op of the plans, and its lane"),
+                         tide::Error);
+  }
+}
+
+TEST_CASE("write_trace: what is refused has written nothing") {
+  const Planned gather = tide_test::planned_gather(tide_test::odd_group.view(), 2);
+  const std::vector<OpTime> times = {{0, gather.plans[0].ops[0].lane, 0, 0, 1}, {0, 0, 1000, 0, 1}};
+  std::ostringstream out;
+  CHECK_THROWS_AS(tide::write_trace(out, gather.collective, gather.plans, times), tide::Error);
+  CHECK(out.str() == "");
+}
+
+TEST_CASE("write_trace: plans may be some, in any order, but not two of one rank, or of a rank that there is not") {
+  Planned gather = tide_test::planned_gather(tide_test::odd_group.view(), 3);
+  gather.plans = {gather.plans[2], gather.plans[1]};
+  const nlohmann::json trace = traced(gather, {{1, gather.plans[1].ops[0].lane, 0, 0, 1}});
+  CHECK(trace.at("traceEvents").back().at("pid") == 1);
+  for (const tide::index_t rank : {1, 3, -1}) {
+    gather.plans[0].rank = tide::Rank{rank};
+    CHECK_THROWS_WITH_AS(traced(gather, {}), doctest::Contains("plans must be of different ranks of the collective"),
+                         tide::Error);
+  }
 }
 
 }  // namespace

@@ -53,7 +53,15 @@ TEST_CASE("plan file: what was written is read, with all that it is judged by") 
       tide_test::planned_gather_on(tide_test::odd_group.view(), {3, 2}, OwnBlock::cast),
       tide_test::planned_reduce(tide_test::odd_group.view(), {3, 2}, tide::Exchange::doubling),
       tide_test::planned_reduce(tide_test::mixed_group.view(), {2, 1}, tide::Exchange::direct),
-      tide_test::planned_switch_reduce(tide_test::odd_group.view(), {3, 2})};
+      tide_test::planned_switch_reduce(tide_test::odd_group.view(), {3, 2}),
+      tide_test::planned_reduce<tide::SlotReuse>(tide_test::odd_group.view(), 3),
+      tide_test::planned_reduce(tide_test::odd_group.view(), {3, 2}, tide::Exchange::direct, tide::Finish::store,
+                                tide::GradientSource::table, tide::Element::bf16)};
+  for (const tide::Exchange exchange : {tide::Exchange::doubling, tide::Exchange::direct}) {
+    all.push_back(tide_test::planned_reduce<tide::SlotReuseWithin<tide::Bytes<1600>, tide::Chunks<1>>>(
+        tide_test::narrow_group.view(), {3, 2}, exchange));
+    REQUIRE(all.back().collective.inbox.slot_bytes > 0);
+  }
   for (const tide::index_t ranks : {1, 2, 4}) {
     all.push_back(tide_test::planned_gather(tide_test::mixed_group.view(), ranks, OwnBlock::cast));
     all.push_back(tide_test::planned_gather<tide::MulticastTransport>(tide_test::mixed_group.view(), ranks));
@@ -66,10 +74,13 @@ TEST_CASE("plan file: what was written is read, with all that it is judged by") 
     CHECK(collective.operation == planned.collective.operation);
     CHECK(collective.own == planned.collective.own);
     CHECK(collective.finish == planned.collective.finish);
+    CHECK(collective.gradients == planned.collective.gradients);
     CHECK(collective.inbox == planned.collective.inbox);
     CHECK(collective.network == planned.collective.network);
     CHECK(collective.kernels == planned.collective.kernels);
     CHECK(collective.layout.packing == planned.collective.layout.packing);
+    CHECK(collective.layout.mesh == planned.collective.layout.mesh);
+    CHECK(collective.layout.storage_alignment == planned.collective.layout.storage_alignment);
     CHECK(tide::verify(collective, read.plans).holds());
     // Written again, it is the same text.
     PlanFile again = read;

@@ -8,7 +8,8 @@
 //
 // Whatever can come badly does: memory is poisoned before the first run and guarded on both sides; moves are cut into
 // slices between which others run; the caller overwrites its inputs the moment that an exit fires, and reads results
-// twice, at an exit and when it lets go of them. What goes to another node comes late: it is read when it is issued,
+// twice, at an exit and when it lets go of them. What a run of a reduce stores is kept beside the memory, so that the
+// store of the next run cannot hide a wrong one. What goes to another node comes late: it is read when it is issued,
 // and written, with its word behind it, whenever the schedule says, in order only where one lane sends to one rank. One
 // of the schedules has one queue for each rank.
 
@@ -36,20 +37,39 @@ namespace tide_test {
 
 /// How the next step is chosen among those that are possible. `number` is a seed, or a rank.
 struct Schedule {
-  enum class Kind { random, newest, oldest, lowest_rank, highest_rank, freeze_rank, stay, merged, late_puts };
+  enum class Kind {
+    random,
+    newest,
+    oldest,
+    lowest_rank,
+    highest_rank,
+    freeze_rank,
+    freeze_lane,
+    stay,
+    merged,
+    late_puts
+  };
 
   std::uint64_t number = 0;
   Kind kind = Kind::random;
+  std::int32_t lane = 0;  ///< of `freeze_lane`
 };
 
-/// The `i`-th of a list of schedules that begins with adversaries and goes on with seeds.
-inline Schedule schedule(std::uint64_t i, std::uint64_t ranks) {
+/// The `i`-th of a list of schedules that begins with adversaries and goes on with seeds, each second one of which
+/// freezes a lane: of `rank`, where one is named.
+inline Schedule schedule(std::uint64_t i, std::span<const tide::Plan> plans, std::int64_t rank = -1) {
   using Kind = Schedule::Kind;
   constexpr std::array kinds = {Kind::merged,       Kind::newest, Kind::oldest,   Kind::lowest_rank,
                                 Kind::highest_rank, Kind::stay,   Kind::late_puts};
   if (i < kinds.size()) return {i, kinds[i]};
-  if (i < kinds.size() + std::min<std::uint64_t>(ranks, 4)) return {i - kinds.size(), Kind::freeze_rank};
-  return {i, Kind::random};
+  const std::uint64_t before = kinds.size() + std::min<std::uint64_t>(plans.size(), 4);
+  if (i < before) return {i - kinds.size(), Kind::freeze_rank};
+  if ((i - before) % 2 == 1) return {i, Kind::random};
+  const std::uint64_t n = (i - before) / 2;
+  const std::uint64_t frozen = rank >= 0 ? static_cast<std::uint64_t>(rank) : n % plans.size();
+  const std::uint64_t turn = rank >= 0 ? n : n / plans.size();
+  // The caller's lane, which the other lanes of the rank wait for, comes last.
+  return {frozen, Kind::freeze_lane, static_cast<std::int32_t>((turn + 1) % plans[frozen].lanes.size())};
 }
 
 class Interpreter {
@@ -113,6 +133,7 @@ class Interpreter {
   struct RankMemory {
     std::array<std::vector<Guarded>, tide::space_count> spaces;
     std::vector<Guarded> table;  // gradients behind pointers of their own
+    std::vector<Bytes> stored;   // of each run but the last: what it has written to the output
     std::vector<index_t> words;
   };
 
@@ -161,6 +182,10 @@ class Interpreter {
         for (std::size_t p = 0; p < table_starts_.size(); ++p)
           memory.table.emplace_back(table_ends_[p] - table_starts_[p]);
       }
+      if (!gather()) {
+        memory.stored.assign(static_cast<std::size_t>(runs - 1),
+                             Bytes(oracle_.output(static_cast<index_t>(r), 0).size(), poison));
+      }
       memory.words.assign(static_cast<std::size_t>(collective_.words().count()), 0);
       ranks_.push_back(memory);
       for (std::size_t l = 0; l < plans_[r].lanes.size(); ++l) {
@@ -179,7 +204,7 @@ class Interpreter {
         }
       }
       actors_.push_back({Actor::Kind::caller, r, 0, {}, runs});
-      if (!gather()) actors_.push_back({Actor::Kind::reader, r, 0, {}, 1});
+      if (!gather()) actors_.push_back({Actor::Kind::reader, r, 0, {}, runs});
       if (keeps_slots()) actors_.push_back({Actor::Kind::keeper, r, 0, {}, runs});
     }
   }
@@ -205,7 +230,7 @@ class Interpreter {
     if (actor.run == actor.runs) return false;
     switch (actor.kind) {
       case Actor::Kind::reader:
-        return fired(actor.rank, tide::ExitKind::shards_ready, runs - 1);
+        return fired(actor.rank, tide::ExitKind::shards_ready, actor.run);
       case Actor::Kind::keeper:
         return actor.run == 0 || fired(actor.rank, tide::ExitKind::shards_ready, actor.run - 1);
       case Actor::Kind::caller:
@@ -274,13 +299,11 @@ class Interpreter {
         if (std::find(able.begin(), able.end(), last) != able.end()) return last;
         break;
       case Schedule::Kind::late_puts:
-      case Schedule::Kind::freeze_rank: {
-        const bool puts = schedule.kind == Schedule::Kind::late_puts;
+      case Schedule::Kind::freeze_rank:
+      case Schedule::Kind::freeze_lane: {
         std::vector<std::size_t> others;
         for (const std::size_t a : able) {
-          const bool held = puts ? actors_[a].kind == Actor::Kind::wire && !actors_[a].sent.front().bytes.empty()
-                                 : actors_[a].rank == schedule.number;
-          if (!held) others.push_back(a);
+          if (!held(actors_[a], schedule)) others.push_back(a);
         }
         if (!others.empty()) return any(others);
         break;
@@ -292,12 +315,27 @@ class Interpreter {
     return any(able);
   }
 
+  /// Whether an actor goes on only where nobody else can.
+  [[nodiscard]] static bool held(const Actor& actor, Schedule schedule) {
+    if (schedule.kind == Schedule::Kind::late_puts) {
+      return actor.kind == Actor::Kind::wire && !actor.sent.front().bytes.empty();
+    }
+    if (actor.rank != schedule.number) return false;
+    return schedule.kind == Schedule::Kind::freeze_rank ||
+           (actor.kind == Actor::Kind::lane && actor.lane == schedule.lane);
+  }
+
   // ---- what they do
   // --------------------------------------------------------------------------------------------------
 
   void do_step(Actor& actor, Random& random) {
     if (actor.kind == Actor::Kind::reader) {
-      compare(actor, tide::Space::output, oracle_.output(static_cast<index_t>(actor.rank), runs - 1));
+      const Bytes& output = oracle_.output(static_cast<index_t>(actor.rank), actor.run);
+      if (actor.run + 1 == runs) {
+        compare(actor, tide::Space::output, memory(actor.rank, tide::Space::output).at(0), output);
+      } else {
+        compare(actor, tide::Space::output, stored(actor.rank, actor.run).data(), output);
+      }
       ++actor.run;
     } else if (actor.kind == Actor::Kind::keeper) {
       for (Guarded& chunk : ranks_[actor.rank].spaces[static_cast<std::size_t>(tide::Space::inbox)]) chunk.scribble();
@@ -323,7 +361,7 @@ class Interpreter {
         std::copy(bytes.begin(), bytes.end(), memory(actor.rank, tide::Space::output).at(0));
       }
     } else if (gather()) {
-      compare(actor, tide::Space::slot, oracle_.slot(actor.run));
+      compare(actor, tide::Space::slot, memory(actor.rank, tide::Space::slot).at(0), oracle_.slot(actor.run));
     }
     if (actor.at == 1 && !gather()) ++actor.at;  // nothing to hold on to
     if (++actor.at < 3) return;
@@ -371,10 +409,9 @@ class Interpreter {
     }
   }
 
-  void compare(const Actor& actor, tide::Space space, const Bytes& bytes) {
-    Guarded& found = memory(actor.rank, space);
+  void compare(const Actor& actor, tide::Space space, const std::byte* found, const Bytes& bytes) {
     for (std::size_t i = 0; i < bytes.size() && problem_.empty(); ++i) {
-      if (*found.at(static_cast<index_t>(i)) == bytes[i]) continue;
+      if (found[i] == bytes[i]) continue;
       problem_ = "rank " + std::to_string(actor.rank) + ", run " + std::to_string(actor.run) + ": " +
                  std::string(tide::name(space)) + " byte " + std::to_string(i) + " is wrong";
     }
@@ -410,15 +447,15 @@ class Interpreter {
     for (const index_t end = actor.done + left; actor.done < end;) {
       const index_t count = std::min(end - actor.done, op.width - actor.done % op.width);
       const index_t row = actor.done / op.width;
-      move(actor.rank, op, actor.backwards ? static_cast<index_t>(op.rows) - 1 - row : row, actor.done % op.width,
-           count);
+      move(actor, op, actor.backwards ? static_cast<index_t>(op.rows) - 1 - row : row, actor.done % op.width, count);
       actor.done += count;
     }
     return actor.done == op.bytes();
   }
 
   /// `count` bytes of a row, from its byte `from` on.
-  void move(std::size_t rank, const tide::Op& op, index_t row, index_t from, index_t count) {
+  void move(const Actor& actor, const tide::Op& op, index_t row, index_t from, index_t count) {
+    const std::size_t rank = actor.rank;
     const std::byte* source = address(rank, op.source, op.source_offset + row * index_t{op.source_pitch} + from);
     const index_t target = op.target_offset + row * index_t{op.target_pitch};
     switch (op.kind) {
@@ -443,15 +480,16 @@ class Interpreter {
         break;
       }
       case tide::OpKind::reduce:
-        sum(rank, op, row, from, count, source, target);
+        sum(actor, op, row, from, count, source, target);
         break;
       default:
         problem_ = "an op that cannot be executed";
     }
   }
 
-  void sum(std::size_t rank, const tide::Op& op, index_t row, index_t from, index_t count, const std::byte* source,
+  void sum(const Actor& actor, const tide::Op& op, index_t row, index_t from, index_t count, const std::byte* source,
            index_t target) {
+    const std::size_t rank = actor.rank;
     const tide::Kernel& kernel = this->kernel(op);
     const auto size = static_cast<index_t>(tide::size_bytes(kernel.input));
     const auto made = static_cast<index_t>(tide::size_bytes(kernel.output));
@@ -473,11 +511,16 @@ class Interpreter {
                                   : sum_of_node(rank, op.extra, piece + (k - 1) * distance));
         }
       }
-      std::byte* output = address(rank, op.target, target + (from / size + i) * made);
+      const index_t place = target + (from / size + i) * made;
+      std::byte* output = address(rank, op.target, place);
       const float scale = kernel.finish == tide::Finish::partial ? 1.0F : PlanOracle::scale;
       const float total = rounded(scale * tree(leaves));
       const bool add = kernel.finish == tide::Finish::accumulate;
       store(output, kernel.output, add ? rounded(load(output, Element::f32) + total) : total);
+      const auto end = static_cast<std::size_t>(place + made);
+      if (op.target.space == tide::Space::output && actor.run + 1 < runs && end <= stored(rank, actor.run).size()) {
+        std::copy_n(output, made, stored(rank, actor.run).begin() + place);
+      }
     }
   }
 
@@ -497,6 +540,10 @@ class Interpreter {
 
   [[nodiscard]] Guarded& memory(std::size_t rank, tide::Space space) {
     return ranks_[rank].spaces[static_cast<std::size_t>(space)][0];
+  }
+
+  [[nodiscard]] Bytes& stored(std::size_t rank, index_t run) {
+    return ranks_[rank].stored[static_cast<std::size_t>(run)];
   }
 
   [[nodiscard]] std::byte* address(std::size_t rank, tide::Place place, index_t offset) {
@@ -548,7 +595,7 @@ inline std::string run_schedules(const tide::Collective& collective, std::span<c
   const PlanOracle oracle(collective, Interpreter::runs, seed);
   Interpreter interpreter(collective, plans, oracle);
   for (std::uint64_t i = 0; i < schedules; ++i) {
-    const std::string problem = interpreter.run(schedule(i, plans.size()));
+    const std::string problem = interpreter.run(schedule(i, plans));
     if (!problem.empty()) return "schedule " + std::to_string(i) + ": " + problem;
   }
   return "";

@@ -11,13 +11,15 @@
 #pragma once
 
 #include <tide/plan/detail/calls.hpp>  // Calls
-#include <tide/plan/detail/uses.hpp>   // Resource, for_each_use
+#include <tide/plan/detail/uses.hpp>   // for_each_use
 #include <tide/plan/machine.hpp>       // Machine
 #include <tide/plan/plan.hpp>          // Plan
+#include <tide/plan/resource.hpp>      // Resource, resource_count
 
 #include <array>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tide {
@@ -68,8 +70,8 @@ struct Bound {
 }
 
 inline std::string Bound::binding() const {
-  constexpr std::string_view names[] = {"egress", "ingress", "NIC out of", "NIC into", "local copy",
-                                        "sum",    "memory",  "memory",     "lane"};
+  constexpr std::string_view names[resource_count] = {"egress", "ingress", "NIC out of", "NIC into", "local copy",
+                                                      "sum",    "memory",  "memory",     "lane"};
   std::string text{names[static_cast<int>(resource)]};
   if (resource == Resource::lane) text += " " + lane.name();
   if (resource == Resource::shared_memory) return text + " shared by the node of rank " + std::to_string(rank.value);

@@ -5,7 +5,10 @@
 //
 // Laws                                               (tests/plan/fingerprint.test.cpp)
 //   repeatable  equal collectives and plans have equal fingerprints in every process, wherever they lie in memory
-//   sensitive   a change of one field, or of the order of ops, changes it
+//   sensitive   a change of one field, or of the order of ops, changes it; `Collective::ctas` alone does not
+//
+// How many CTAs a GPU sums with is its own affair: no op, byte or word depends on it, and ranks may differ. Of a
+// sharding the cut counts, not the rule or table that made it.
 //
 // Not a signature: someone who means to can make two plans collide.
 

@@ -11,21 +11,34 @@
 
 #pragma once
 
+#include <tide/core/error.hpp>    // raise
 #include <tide/layout/block.hpp>  // Block
 #include <tide/plan/plan.hpp>     // Plan, Op
 
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 namespace tide {
 
 /// Appends ops to a plan. Allocates; plans are written once, in constructors.
 ///
-/// Blocks have at most `max_rows` rows, `max_pitch` bytes apart, as those of `LayoutView::blocks` and `coalesce` do.
+/// Blocks have at most `max_rows` rows, `max_pitch` bytes apart, as those of `LayoutView::blocks` and `coalesce` do. An
+/// op has room for less than `index_t` of most numbers: any function here throws Error (Errc::argument) for one that
+/// does not fit, with the op's kind and place, and has appended nothing.
 class PlanBuilder {
  public:
+  /// @pre the collective outlives the builder
   constexpr PlanBuilder(const Collective& collective, Rank rank) : collective_(&collective) {
     plan_.rank = rank;
     plan_.lanes.push_back({LaneKind::caller, 0});
+  }
+  template <class Temporary>
+  requires std::same_as<std::remove_const_t<Temporary>, Collective>
+  constexpr PlanBuilder(Temporary&& collective, Rank rank) : PlanBuilder(collective, rank) {
+    static_assert(std::is_void_v<Temporary>, "tide::PlanBuilder: the collective must outlive it; give it a name.");
   }
 
   /// The caller's lane.
@@ -33,6 +46,8 @@ class PlanBuilder {
 
   /// A lane, made when first asked for.
   constexpr LaneIndex lane(LaneKind kind, index_t index = 0) {
+    require(index, most_i32, "tide::PlanBuilder: the index of a lane must be 0 to 2147483647", "lane",
+            plan_.lanes.size());
     const Lane wanted{kind, static_cast<std::int32_t>(index)};
     for (std::size_t i = 0; i < plan_.lanes.size(); ++i) {
       if (plan_.lanes[i] == wanted) return LaneIndex{static_cast<index_t>(i)};
@@ -52,7 +67,9 @@ class PlanBuilder {
                      index_t word, index_t value, index_t per_run) {
     Op op;
     op.kind = OpKind::put;
-    op.lane = static_cast<std::uint16_t>(lane.value);
+    op.lane = checked_lane(OpKind::put, lane);
+    check_word(OpKind::put, word, per_run);
+    require(value, most_u32, "tide::PlanBuilder: the value of a put must be 0 to 4294967295", OpKind::put);
     op.peer = peer.value;
     op.source = source.place;
     op.target = target.place;
@@ -79,14 +96,15 @@ class PlanBuilder {
   /// A block of the own gradient, and the pieces at `inbox_offset` of chunk `chunk`, summed into the own output.
   /// `position` is that of the own gradient among the inputs; `block.kind` names the kernel.
   constexpr void reduce(LaneIndex lane, index_t position, const Block& block, index_t chunk, index_t inbox_offset) {
-    const auto parameter = static_cast<std::uint16_t>(block.parameter.value);
+    const std::uint16_t parameter = checked_parameter(OpKind::reduce, block);
     reduce(lane, position, block, {Space::gradients, 0, parameter}, {Space::output, 0, parameter},
-           {{Space::inbox, static_cast<std::uint8_t>(chunk), parameter}, inbox_offset});
+           {{Space::inbox, checked_instance(OpKind::reduce, chunk), parameter}, inbox_offset});
   }
 
   /// The same from any own input and pieces to any target: sums over nodes, and sums that go to other nodes.
   constexpr void reduce(LaneIndex lane, index_t position, const Block& block, Place source, Place target,
                         const Address& pieces) {
+    require(position, most_i32, "tide::PlanBuilder: the position of an input must be 0 to 2147483647", OpKind::reduce);
     Op op = move(OpKind::reduce, lane, Rank{position}, source.space, target.space, block, target.instance);
     op.source.instance = source.instance;
     op.extra = pieces.place;
@@ -106,7 +124,10 @@ class PlanBuilder {
 
   /// Declares that `kind` has come when the ops of `lane` so far are done.
   constexpr void exit(ExitKind kind, LaneIndex lane) {
-    plan_.exits.push_back({kind, lane, static_cast<std::int32_t>(plan_.size(lane))});
+    const index_t position = plan_.size(lane);
+    require(position, most_i32, "tide::PlanBuilder: an exit must be behind at most 2147483647 ops of its lane", "exit",
+            plan_.exits.size());
+    plan_.exits.push_back({kind, lane, static_cast<std::int32_t>(position)});
   }
 
   [[nodiscard]] constexpr const Collective& collective() const noexcept { return *collective_; }
@@ -114,16 +135,61 @@ class PlanBuilder {
   [[nodiscard]] constexpr Plan finish() && { return std::move(plan_); }
 
  private:
-  [[nodiscard]] static constexpr Op move(OpKind kind, LaneIndex lane, Rank peer, Space source, Space target,
-                                         const Block& block, index_t instance) {
-    const auto parameter = static_cast<std::uint16_t>(block.parameter.value);
+  static constexpr index_t most_u8 = UINT8_MAX;
+  static constexpr index_t most_u16 = UINT16_MAX;
+  static constexpr index_t most_i32 = INT32_MAX;
+  static constexpr index_t most_u32 = UINT32_MAX;
+  static constexpr index_t most_word = INT64_MAX / 8;
+
+  // Not constexpr: a constant expression that comes here does not compile.
+  [[noreturn]] void refuse(const char* rule, const char* what, std::size_t place, index_t number) const {
+    raise(Errc::argument, std::string(rule) + "; " + what + " " + std::to_string(place) + " of rank " +
+                              std::to_string(plan_.rank.value) + " has " + std::to_string(number) + ".");
+  }
+  [[noreturn]] void refuse(const char* rule, OpKind kind, index_t number) const {
+    refuse(rule, (std::string(name(kind)) + ", op").c_str(), plan_.ops.size(), number);
+  }
+
+  constexpr void require(index_t number, index_t most, const char* rule, OpKind kind) const {
+    if (number < 0 || number > most) refuse(rule, kind, number);
+  }
+  constexpr void require(index_t number, index_t most, const char* rule, const char* what, std::size_t place) const {
+    if (number < 0 || number > most) refuse(rule, what, place, number);
+  }
+
+  [[nodiscard]] constexpr std::uint16_t checked_lane(OpKind kind, LaneIndex lane) const {
+    require(lane.value, most_u16, "tide::PlanBuilder: the lane of an op must be 0 to 65535", kind);
+    return static_cast<std::uint16_t>(lane.value);
+  }
+  [[nodiscard]] constexpr std::uint8_t checked_instance(OpKind kind, index_t instance) const {
+    require(instance, most_u8, "tide::PlanBuilder: an instance of a space, or a chunk, must be 0 to 255", kind);
+    return static_cast<std::uint8_t>(instance);
+  }
+  [[nodiscard]] constexpr std::uint16_t checked_parameter(OpKind kind, const Block& block) const {
+    require(block.parameter.value, most_u16, "tide::PlanBuilder: the parameter of a block must be 0 to 65535", kind);
+    return static_cast<std::uint16_t>(block.parameter.value);
+  }
+  constexpr void check_word(OpKind kind, index_t word, index_t per_run) const {
+    require(word, most_word, "tide::PlanBuilder: a word must be 0 to 1152921504606846975", kind);
+    require(per_run, most_u32, "tide::PlanBuilder: the raises of a word in a run must be 0 to 4294967295", kind);
+  }
+
+  [[nodiscard]] constexpr Op move(OpKind kind, LaneIndex lane, Rank peer, Space source, Space target,
+                                  const Block& block, index_t instance) const {
+    const std::uint16_t parameter = checked_parameter(kind, block);
+    require(block.rows, max_rows, "tide::PlanBuilder: the rows of a block must be 0 to 2147483647", kind);
+    if (block.rows > 1) {
+      constexpr const char* rule = "tide::PlanBuilder: the rows of a block must be 0 to 2147483647 bytes apart";
+      require(block.source_pitch, max_pitch, rule, kind);
+      require(block.target_pitch, max_pitch, rule, kind);
+    }
     Op op;
     op.kind = kind;
     op.kernel = block.kind;
-    op.lane = static_cast<std::uint16_t>(lane.value);
+    op.lane = checked_lane(kind, lane);
     op.peer = peer.value;
     op.source = {source, 0, parameter};
-    op.target = {target, static_cast<std::uint8_t>(instance), parameter};
+    op.target = {target, checked_instance(kind, instance), parameter};
     op.rows = static_cast<std::uint32_t>(block.rows);
     op.source_offset = block.source;
     op.target_offset = block.target;
@@ -133,11 +199,12 @@ class PlanBuilder {
     return op;
   }
 
-  [[nodiscard]] static constexpr Op synchronise(OpKind kind, LaneIndex lane, Rank peer, index_t word, index_t value,
-                                                index_t per_run) {
+  [[nodiscard]] constexpr Op synchronise(OpKind kind, LaneIndex lane, Rank peer, index_t word, index_t value,
+                                         index_t per_run) const {
+    check_word(kind, word, per_run);
     Op op;
     op.kind = kind;
-    op.lane = static_cast<std::uint16_t>(lane.value);
+    op.lane = checked_lane(kind, lane);
     op.peer = peer.value;
     op.source = {Space::signals, 0, 0};
     op.target = {Space::signals, 0, 0};

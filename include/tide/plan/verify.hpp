@@ -26,6 +26,7 @@
 
 #include <tide/plan/collective.hpp>    // Collective
 #include <tide/plan/detail/prove.hpp>  // prove
+#include <tide/plan/most_rows.hpp>     // most_rows
 #include <tide/plan/plan.hpp>          // Plan
 #include <tide/plan/violation.hpp>     // Violation
 

@@ -25,8 +25,9 @@
 
 #include <tide/core/index.hpp>         // index_t
 #include <tide/plan/detail/calls.hpp>  // Calls
-#include <tide/plan/detail/uses.hpp>   // Resource, seconds
+#include <tide/plan/detail/uses.hpp>   // seconds
 #include <tide/plan/machine.hpp>       // Machine
+#include <tide/plan/resource.hpp>      // Resource, resource_count
 
 #include <algorithm>
 #include <array>

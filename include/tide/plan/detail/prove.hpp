@@ -7,12 +7,12 @@
 #include <tide/plan/detail/check_ops.hpp>       // OpCheck
 #include <tide/plan/detail/check_plans.hpp>     // check_collective, check_plans
 #include <tide/plan/detail/incast.hpp>          // check_incast
-#include <tide/plan/detail/most_rows.hpp>       // most_rows
 #include <tide/plan/detail/op_graph.hpp>        // OpGraph
 #include <tide/plan/detail/piece_table.hpp>     // PieceTable
 #include <tide/plan/detail/progress_proof.hpp>  // ProgressProof
 #include <tide/plan/detail/replay.hpp>          // Replay
 #include <tide/plan/detail/word_match.hpp>      // WordMatch
+#include <tide/plan/most_rows.hpp>              // most_rows
 
 #include <span>
 #include <utility>

@@ -44,8 +44,9 @@ class ReplayOrder {
     if (from == no_node) return;
     follow(from);
     if (graph_->queues()[queue_].role == OpGraph::Role::op) return;
-    // The caller knows what the lane of an exit knew there.
-    NodeIndex& first = imported_.at(queue_, graph_->queues()[graph_->queue_of(from)].start);
+    // The caller knows what the lane of an exit knew there; a run's exits may be on different lanes.
+    const QueueIndex lane = graph_->queue_of(from);
+    NodeIndex& first = imported_.at(key(queue_, lane), graph_->queues()[lane].start);
     for (NodeIndex u = first; u <= from; ++u) {
       if (graph_->extra(u) != no_node) follow(graph_->extra(u));
     }
@@ -171,7 +172,7 @@ class ReplayOrder {
   QueueIndex queue_ = 0;
   std::uint64_t version_ = 0;         // of what is known: it changes where a node waits for another
   std::array<Proved, 256> proved_{};  // of late: ops between two waits meet the same lanes again and again
-  FlatTable<NodeIndex> imported_;     // (the caller's queue): up to where it knows what the lane of its exit knew
+  FlatTable<NodeIndex> imported_;     // (the caller's queue, lane of an exit): up to where it knows what that lane knew
   OrderRoutes routes_;
   FlatTable<std::uint32_t> places_;  // (earlier, later): where in kept_
   std::vector<AccessConflict> kept_;

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <tide/plan/detail/uses.hpp>   // for_each_use
 #include <tide/plan/machine.hpp>       // Machine
 #include <tide/plan/plan.hpp>          // Plan
 #include <tide/plan/virtual_time.hpp>  // VirtualTime

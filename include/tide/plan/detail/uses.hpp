@@ -7,19 +7,12 @@
 #include <tide/plan/detail/op_rows.hpp>  // adds_in_switch
 #include <tide/plan/machine.hpp>         // Machine
 #include <tide/plan/plan.hpp>            // Plan
+#include <tide/plan/resource.hpp>        // Resource
 #include <tide/plan/traffic.hpp>         // traffic
 
 #include <algorithm>
-#include <cstdint>
 
-namespace tide {
-
-/// A part of a machine that a plan keeps busy.
-enum class Resource : std::uint8_t { egress, ingress, nic_out, nic_in, copy, sum, memory, shared_memory, lane };
-
-inline constexpr int resource_count = 9;
-
-namespace detail {
+namespace tide::detail {
 
 // Bytes per second; 0 where the machine is not bounded by the resource.
 [[nodiscard]] constexpr double rate(const Machine& machine, Resource resource) noexcept {
@@ -114,5 +107,4 @@ constexpr void for_each_use(const Collective& collective, Rank rank, const Op& o
   return longest;
 }
 
-}  // namespace detail
-}  // namespace tide
+}  // namespace tide::detail

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much verify takes upon itself.
+// How much `verify` takes upon itself, so that a program can refuse what is larger before it writes plans.
+//
+// Test: tests/plan/verify.test.cpp
 
 #pragma once
 
