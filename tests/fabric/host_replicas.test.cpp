@@ -70,6 +70,29 @@ TEST_CASE("HostReplicas: each rank has its place in two meshes") {
   CHECK(seen == (1 << (shards * replicas)) - 1);
 }
 
+TEST_CASE("HostReplicas: a mesh without ranks, a rank or a replica that there is not, are refused") {
+  using namespace host_replicas_test;
+  for (const tide::MeshShape none : {tide::MeshShape{0, 1}, tide::MeshShape{1, 0}}) {
+    CHECK(text_of([&] { tide::HostReplicas({1, 2}, none); }).find("tide::Mesh: ") == 0);
+    CHECK(text_of([&] { tide::HostReplicas(none, {1, 2}); }).find("tide::Mesh: ") == 0);
+    CHECK(text_of([&] { tide::HostReplicas(none, none); }).find("tide::Mesh: ") == 0);
+  }
+  tide::HostReplicas cluster({1, shards}, {1, replicas});
+  const auto is_refused = [](index_t rank, index_t of, const auto& call) {
+    CHECK(text_of(call) == "tide::Fabric: a rank must be one of the mesh; rank " + std::to_string(rank) +
+                               " was asked for, there are " + std::to_string(of) + ".");
+  };
+  const tide::Rank first{0};
+  for (const index_t odd : {index_t{-1}, shards}) {
+    is_refused(odd, shards, [&] { static_cast<void>(cluster.fabric(first, tide::Rank{odd})); });
+    is_refused(odd, shards, [&] { static_cast<void>(cluster.replicas(first, tide::Rank{odd})); });
+  }
+  for (const index_t odd : {index_t{-1}, replicas}) {
+    is_refused(odd, replicas, [&] { static_cast<void>(cluster.fabric(tide::Rank{odd}, first)); });
+    is_refused(odd, replicas, [&] { static_cast<void>(cluster.replicas(tide::Rank{odd}, first)); });
+  }
+}
+
 TEST_CASE("HostReplicas: a stream waits for an event of the rank's other fabric, and of no other rank's") {
   using namespace host_replicas_test;
   tide::HostReplicas cluster({1, shards}, {1, replicas});
@@ -97,8 +120,17 @@ TEST_CASE("HostReplicas: a stream waits for an event of the rank's other fabric,
     one.synchronize();
     two.synchronize();
     const auto place = static_cast<std::size_t>(across.rank().value * shards + inside.rank().value);
-    HostFabric& neighbour = cluster.fabric(across.rank(), tide::Rank{(inside.rank().value + 1) % shards});
-    texts[place] = text_of([&] { one.wait(tide::Event{&neighbour, 0, 1}); });
+    const tide::Rank next_shard{(inside.rank().value + 1) % shards};
+    const tide::Rank next_replica{(across.rank().value + 1) % replicas};
+    // Of a neighbour in the replica, of the same rank in another one, and of another rank there: inside and across.
+    for (HostFabric* const other :
+         {&cluster.fabric(across.rank(), next_shard), &cluster.fabric(next_replica, inside.rank()),
+          &cluster.fabric(next_replica, next_shard), &cluster.replicas(next_replica, inside.rank()),
+          &cluster.replicas(next_replica, next_shard)}) {
+      const std::string text = text_of([&] { one.wait(tide::Event{other, 0, 1}); });
+      if (text != "tide::Fabric: an event can be waited for on its own rank only.") ++wrong;
+    }
+    texts[place] = text_of([&] { two.wait(tide::Event{&cluster.fabric(across.rank(), next_shard), 0, 1}); });
     inside.close();
     across.close();
   });

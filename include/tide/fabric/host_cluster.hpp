@@ -9,8 +9,9 @@
 
 #pragma once
 
-#include <tide/fabric/detail/run_threads.hpp>  // run_threads
-#include <tide/fabric/host_fabric.hpp>         // HostFabric
+#include <tide/fabric/detail/process_port.hpp>  // place_of
+#include <tide/fabric/detail/run_threads.hpp>   // run_threads
+#include <tide/fabric/host_fabric.hpp>          // HostFabric
 
 #include <memory>
 #include <string>
@@ -37,7 +38,8 @@ class HostCluster {
   [[nodiscard]] MeshShape mesh() const noexcept { return state_->mesh; }
 
   /// The attachment of one rank; lives as long as the cluster.
-  [[nodiscard]] HostFabric& fabric(Rank rank) { return *fabrics_[static_cast<std::size_t>(rank.value)]; }
+  /// @throws Error (Errc::argument) when the mesh has no such rank
+  [[nodiscard]] HostFabric& fabric(Rank rank) { return *fabrics_[detail::place_of(rank, mesh().ranks())]; }
 
   /// Runs `program(fabric)` for each rank, each on a thread of its own, and waits for all.
   /// What a rank throws fails the cluster, so that no other waits for it; what was thrown first is thrown again here.

@@ -31,6 +31,9 @@ class HostReplicas {
   /// @param replicas  the mesh of the ranks that hold the same shards
   /// @throws Error (Errc::layout) when a mesh has no rank
   HostReplicas(MeshShape shards, MeshShape replicas, const HostOptions& options = {}) {
+    for (const MeshShape mesh : {shards, replicas}) {
+      static_cast<void>(Mesh<dynamic, dynamic>(mesh.nodes, mesh.ranks_per_node));  // refuses one that has no rank
+    }
     const auto kin = std::make_shared<detail::HostKin>();
     for (index_t i = 0; i < replicas.ranks(); ++i) inside_.push_back(HostCluster(shards, options, kin));
     for (index_t i = 0; i < shards.ranks(); ++i) across_.push_back(HostCluster(replicas, options, kin));
@@ -57,12 +60,13 @@ class HostReplicas {
   }
 
   /// The fabric of rank `shard` over its replica.
+  /// @throws Error (Errc::argument), here and below, when there is no such rank or replica
   [[nodiscard]] HostFabric& fabric(Rank replica, Rank shard) {
-    return inside_[static_cast<std::size_t>(replica.value)].fabric(shard);
+    return inside_[detail::place_of(replica, static_cast<index_t>(inside_.size()))].fabric(shard);
   }
   /// The fabric of the same rank over the replicas.
   [[nodiscard]] HostFabric& replicas(Rank replica, Rank shard) {
-    return across_[static_cast<std::size_t>(shard.value)].fabric(replica);
+    return across_[detail::place_of(shard, static_cast<index_t>(across_.size()))].fabric(replica);
   }
 
   /// Runs `program(fabric, replicas)` for each rank, as `HostCluster::run` does.

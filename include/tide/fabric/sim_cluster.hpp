@@ -13,7 +13,8 @@
 
 #pragma once
 
-#include <tide/fabric/sim_fabric.hpp>  // SimFabric
+#include <tide/fabric/detail/process_port.hpp>  // place_of
+#include <tide/fabric/sim_fabric.hpp>           // SimFabric
 
 #include <memory>
 #include <utility>
@@ -38,7 +39,8 @@ class SimCluster {
   [[nodiscard]] const Tally& tally() const noexcept { return state_->machine().tally(); }
 
   /// The attachment of one rank; lives as long as the cluster.
-  [[nodiscard]] SimFabric& fabric(Rank rank) { return *fabrics_[static_cast<std::size_t>(rank.value)]; }
+  /// @throws Error (Errc::argument) when the mesh has no such rank
+  [[nodiscard]] SimFabric& fabric(Rank rank) { return *fabrics_[detail::place_of(rank, mesh().ranks())]; }
 
   /// Runs `program(fabric)` for each rank, each on a thread of its own, one at a time, and waits for all.
   /// What a rank throws fails the cluster, so that no other waits for it; what was thrown first is thrown again here.

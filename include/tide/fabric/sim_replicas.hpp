@@ -36,12 +36,13 @@ class SimReplicas {
   [[nodiscard]] double now() const noexcept { return turns_->machine.now(); }
 
   /// The fabric of rank `shard` over its replica.
+  /// @throws Error (Errc::argument), here and below, when there is no such rank or replica
   [[nodiscard]] SimFabric& fabric(Rank replica, Rank shard) {
-    return inside_[static_cast<std::size_t>(replica.value)].fabric(shard);
+    return inside_[detail::place_of(replica, static_cast<index_t>(inside_.size()))].fabric(shard);
   }
   /// The fabric of the same rank over the replicas.
   [[nodiscard]] SimFabric& replicas(Rank replica, Rank shard) {
-    return across_[static_cast<std::size_t>(shard.value)].fabric(replica);
+    return across_[detail::place_of(shard, static_cast<index_t>(across_.size()))].fabric(replica);
   }
 
   /// Runs `program(fabric, replicas)` for each rank, as `SimCluster::run` does.

@@ -13,16 +13,9 @@
 namespace tide {
 
 inline HostFabric::HostFabric(std::shared_ptr<detail::HostState> state, Rank rank)
-    : state_(std::move(state)), rank_(rank), life_(state_->failure) {
-  const std::lock_guard lock(state_->kin->mutex);
-  state_->kin->fabrics.push_back(this);
-}
+    : state_(std::move(state)), rank_(rank), life_(state_->failure) {}
 
-inline HostFabric::~HostFabric() {
-  stop();
-  const std::lock_guard lock(state_->kin->mutex);
-  std::erase(state_->kin->fabrics, this);
-}
+inline HostFabric::~HostFabric() { stop(); }
 
 inline HostStream HostFabric::stream() {
   life_.require_stream();
@@ -237,13 +230,8 @@ inline Event HostFabric::record(StreamRef stream) {
 inline void HostFabric::wait(StreamRef stream, const Event& event) {
   require_open("wait");
   detail::HostLane& lane = own_lane(stream);
-  HostFabric* owner = this;
-  if (event.port != this) {
-    owner = state_->kin->has(event.port) ? static_cast<HostFabric*>(event.port) : nullptr;
-    if (owner == nullptr || owner->state_ == state_) {
-      raise(Errc::argument, detail::foreign_event());
-    }
-  }
+  HostFabric* const owner = event.port == this ? this : partner_;
+  if (owner == nullptr || event.port != owner) raise(Errc::argument, detail::foreign_event());
   push_wait(lane, *owner, owner->counter(event.counter), event.value);
 }
 

@@ -126,13 +126,7 @@ class HostState;
 struct HostKin {
   Failure failure;
   std::mutex mutex;
-  std::vector<HostState*> states;          // guarded by mutex
-  std::vector<const FabricPort*> fabrics;  // likewise; of all states
-
-  [[nodiscard]] bool has(const FabricPort* fabric) {
-    const std::lock_guard lock(mutex);
-    return std::find(fabrics.begin(), fabrics.end(), fabric) != fabrics.end();
-  }
+  std::vector<HostState*> states;  // guarded by mutex
 };
 
 // Shared by all ranks of a cluster, and kept alive by each.

@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <tide/core/error.hpp>                  // raise
+#include <tide/core/index.hpp>                  // Rank
 #include <tide/core/text.hpp>                   // text
 #include <tide/fabric/detail/host_variant.hpp>  // max_runs
 #include <tide/fabric/host_options.hpp>         // HostLanes
@@ -41,6 +43,14 @@ namespace tide::detail {
 }
 [[nodiscard]] inline std::string foreign_event() {
   return "tide::Fabric: an event can be waited for on its own rank only.";
+}
+// The place of a rank in a list of all.  @throws Error (Errc::argument) when there is none
+[[nodiscard]] inline std::size_t place_of(Rank rank, index_t ranks) {
+  if (rank.value < 0 || rank.value >= ranks) {
+    raise(Errc::argument, text({"tide::Fabric: a rank must be one of the mesh; rank ", rank.value,
+                                " was asked for, there are ", ranks, "."}));
+  }
+  return static_cast<std::size_t>(rank.value);
 }
 [[nodiscard]] inline std::string oldest_run(const std::string& label) {
   return text({"the oldest of ", max_runs, " runs in flight of ", label});
