@@ -5,8 +5,9 @@
 
 # all       everything
 # compiler  what depends on the compiler: headers, refused programs, an installed package, benchmarks, `static` tests,
-#           tests compiled with other options; preset asan compiles and runs the rest with Clang
-# runtime   what runs on the host, for sanitizers: no checks of sources, no `static` tests
+#           tests compiled with other options, programs that no sanitizer runs; preset asan compiles and runs the rest
+#           with Clang
+# runtime   what runs on the host, for sanitizers: no checks of sources, no `static` tests, no program that is no test
 # threads   of these, what starts threads, for ThreadSanitizer
 # cuda      what nvcc compiles
 set(tide_scopes all compiler runtime threads cuda)
@@ -38,6 +39,8 @@ if(TIDE_CUDA)
     set(CMAKE_CUDA_ARCHITECTURES 90)
   endif()
   enable_language(CUDA)
+  # nvcc gives its host compiler its own -O after all other options, so that none would count: each target says which.
+  string(REGEX REPLACE "-O[0-3]" "" CMAKE_CUDA_FLAGS_RELEASE "${CMAKE_CUDA_FLAGS_RELEASE}")
   set(CMAKE_CUDA_RUNTIME_LIBRARY None) # tide::cuda brings it; a second, static one in the program would be a trap
 endif()
 
@@ -47,10 +50,17 @@ if(NOT TIDE_NLOHMANN_INCLUDE)
                       "(Debian) or set TIDE_NLOHMANN_INCLUDE to the folder that holds nlohmann/json.hpp")
 endif()
 
-# For what a compiler need not make fast. Sanitizers have options of their own.
+# For what a compiler need not make fast; GCC takes a fourth less for -Og than for -O1. Sanitizers have options of their
+# own.
 set(tide_quick_options "")
 if(NOT tide_sanitizing)
-  set(tide_quick_options -O1)
+  set(tide_quick_options $<IF:$<CXX_COMPILER_ID:GNU>,-Og,-O1>)
+endif()
+# For what runs so briefly, or not at all, that even -O1 costs Clang more than it saves: under AddressSanitizer, it takes
+# three times as long as -O0.
+set(tide_brief_options ${tide_quick_options})
+if(TIDE_TEST_SCOPE MATCHES "^(compiler|runtime)$")
+  set(tide_brief_options -O0)
 endif()
 
 # CMAKE_CXX_EXTENSIONS keeps its default, as a user's does: GCC fuses multiply and add in gnu++20 and not in c++20.
@@ -60,6 +70,9 @@ target_compile_options(
   tide_development
   INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Werror>
+    # GCC begins to collect its garbage at a GiB, not at 128 MiB: big units take a fifth less time.
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1048576>
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=--param=ggc-min-heapsize=1048576>
     # GCC 12 warns of overlap in std::string's own operator+ (https://gcc.gnu.org/PR105651); delete with GCC 12.
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
     # At -O3 its optimizer also warns of paths inside std::string and std::vector that no program can take: seen, not fatal.
@@ -101,14 +114,15 @@ function(tide_describe_test test source default_labels)
   if(tide_sanitizing)
     math(EXPR timeout "5 * ${timeout}")
   endif()
-  set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
+  # ctest begins with the highest cost: what may take long must not trail.
+  set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} COST ${timeout})
   if(labels MATCHES "(^|;)(gpu|gpu2|nodes)(;|$)") # one at a time; a machine with too few GPUs is told by exit code 77
     set_tests_properties(${test} PROPERTIES RESOURCE_LOCK gpu SKIP_RETURN_CODE 77)
   endif()
 endfunction()
 
 # One program for each X.cpp of the current folder, X.cu instead where CUDA is enabled; NN_X is a test, too, and shows
-# how tide is used, not how fast it is: half of a compiler's time is saved.
+# how tide is used, not how fast it is, and tide_X prints: half of a compiler's time is saved.
 # Programs that a scope has no use for are left to `cmake --build ... --target X`. A line `// links: CUDA::cublas` at the
 # head of X.cu names what it links besides; where that is missing, X.cpp is built.
 function(tide_add_programs kind)
@@ -131,8 +145,12 @@ function(tide_add_programs kind)
     get_filename_component(name ${source} NAME_WE)
     set(on_demand FALSE)
     set(is_test FALSE)
+    set(is_quick FALSE)
     if(kind STREQUAL example AND name MATCHES "^[0-9][0-9]_")
       set(is_test TRUE)
+    endif()
+    if(is_test OR (kind STREQUAL example AND (name MATCHES "^tide_" OR TIDE_TEST_SCOPE STREQUAL compiler)))
+      set(is_quick TRUE)
     endif()
     if(source MATCHES "\\.cu$")
       if(NOT TIDE_CUDA)
@@ -147,16 +165,22 @@ function(tide_add_programs kind)
       set(library tide::tide)
       set(label host)
       if((TIDE_TEST_SCOPE STREQUAL cuda AND NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cu)
-         OR (TIDE_TEST_SCOPE STREQUAL compiler AND kind STREQUAL example)
-         OR (tide_sanitizing AND kind STREQUAL benchmark))
+         OR (TIDE_TEST_SCOPE STREQUAL compiler AND is_test)
+         OR (tide_sanitizing AND NOT is_test))
         set(on_demand TRUE)
       endif()
     endif()
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE ${library} tide_development)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ${on_demand})
-    if(is_test AND NOT source MATCHES "\\.cu$")
-      target_compile_options(${name} PRIVATE ${tide_quick_options})
+    if(source MATCHES "\\.cu$")
+      set(option -O3)
+      if(is_quick)
+        set(option ${tide_quick_options})
+      endif()
+      target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Xcompiler=${option}>)
+    elseif(is_quick)
+      target_compile_options(${name} PRIVATE ${tide_brief_options})
     endif()
     if(TIDE_BUILD_TESTS AND is_test AND NOT on_demand)
       add_test(NAME examples/${name} COMMAND ${name})
