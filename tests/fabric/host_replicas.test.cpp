@@ -173,8 +173,9 @@ TEST_CASE("HostReplicas: what fails anywhere fails everywhere, with one text") {
     } catch (const std::runtime_error& error) {
       thrown = error.what();
     }
-    const std::string first = inside_fails ? "tide::HostReplicas: rank 1 of replica 1 threw: the user's own"
-                                           : "tide::HostStream: a function on a stream threw: a function's own";
+    const std::string first =
+        inside_fails ? "tide::HostReplicas: rank 1 of replica 1 threw: the user's own"
+                     : "tide::HostStream: a function on a stream threw; rank 1, stream 0: a function's own";
     if (inside_fails) {
       texts[4] = first + " " + first + " " + first;  // it threw before it could be told
       CHECK(thrown == "the user's own");

@@ -138,6 +138,7 @@ TEST_CASE("HostStream: a queue that stays full is an error at the deadline") {
 TEST_CASE("HostStream: what a function throws fails the fabric, and later functions do not run") {
   for (const bool standard : {true, false}) {
     OneRank one;
+    static_cast<void>(one.fabric.stream());
     tide::HostStream stream = one.fabric.stream();
     std::atomic<bool> ran{false};
     std::atomic<bool> go{false};  // both functions are queued before the first one throws
@@ -149,8 +150,9 @@ TEST_CASE("HostStream: what a function throws fails the fabric, and later functi
     stream.run([&] { ran = true; });
     go = true;
     const std::string expected =
-        standard ? "tide::HostStream: a function on a stream threw: out of luck"
-                 : "tide::HostStream: a function on a stream threw: something that is no std::exception.";
+        standard
+            ? "tide::HostStream: a function on a stream threw; rank 0, stream 1: out of luck"
+            : "tide::HostStream: a function on a stream threw; rank 0, stream 1: something that is no std::exception.";
     CHECK(text_of([&] { stream.synchronize(); }) == expected);
     CHECK(text_of([&] { stream.run([] {}); }) == expected);
     CHECK(text_of([&] { one.fabric.close(); }) == expected);

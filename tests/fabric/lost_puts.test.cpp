@@ -57,6 +57,18 @@ TEST_CASE("a network that takes one thing at a time: lanes wait for it, and the 
   }
 }
 
+TEST_CASE("a network whose hook throws: the put or signal that it was asked about is named, and its peer") {
+  tide::HostOptions options{.deadline = 60s};
+  options.network_hook = [](const tide::HostHookPoint& point) -> tide::HostDelivery {
+    if (point.rank.value == 2) throw std::runtime_error("the cable is out");
+    return {};
+  };
+  const auto session = errors_through_a_queue<GatherSession<tide::UnicastTransport, Rdma>>;
+  check_same_error(session({3, 1}, options), {"tide::Fabric: a hook threw; gather of 'lossy' (2 parameters), step 0, "
+                                              "rank 2, lane net, op ",
+                                              ") to rank ", ": the cable is out"});
+}
+
 TEST_CASE("a network that takes one thing and never brings it: the lane that waits for it says so") {
   tide::HostOptions options{.deadline = deadline};
   options.network_hook = [](const tide::HostHookPoint& point) {

@@ -118,10 +118,13 @@ TEST_CASE("SimFabric: an op that a hook lets fail, and a hook that throws, fail 
     if (point.rank.value == 2 && point.run == 1) throw std::runtime_error("a hook gave up");
     return std::nullopt;
   };
-  check_same_error(errors_with<tide::UnicastTransport>(ranks), {"tide::Fabric: a hook threw: a hook gave up"});
+  check_same_error(
+      errors_with<tide::UnicastTransport>(ranks),
+      {"tide::Fabric: a hook threw; ", "of 'the block' (2 parameters), step 1, rank 2, lane ", "): a hook gave up"});
   ranks.options.host.hook = nullptr;
   ranks.options.delay = [](const tide::HostHookPoint&) -> tide::Duration { throw std::runtime_error("gave up, too"); };
-  check_same_error(errors_with<tide::UnicastTransport>(ranks), {"tide::Fabric: a hook threw: gave up, too"});
+  check_same_error(errors_with<tide::UnicastTransport>(ranks),
+                   {"tide::Fabric: a hook threw; ", "step 0, rank ", ": gave up, too"});
 }
 
 TEST_CASE("SimFabric: what a lost signal keeps waiting says who sent it") {
@@ -235,8 +238,10 @@ TEST_CASE("SimFabric: a function on a stream must not wait") {
     stream.synchronize();
     event.synchronize();
   });
-  check_same_error(texts, {"tide::HostStream: a function on a stream threw: tide::SimFabric: a function on a stream "
-                           "must not wait, nor close its fabric."});
+  check_same_error(
+      texts,
+      {"tide::HostStream: a function on a stream threw; rank 0, stream 0: tide::SimFabric: a function on a stream "
+       "must not wait, nor close its fabric."});
 }
 
 TEST_CASE("SimCluster: what a rank threw first is thrown again, whatever its type, and the others end") {

@@ -140,7 +140,9 @@ TEST_CASE("HostFabric: a hook that throws fails all ranks") {
     if (point.rank.value == 2 && point.run == 1) throw std::runtime_error("a hook gave up");
     return std::nullopt;
   };
-  check_same_error(errors_with<tide::UnicastTransport>(options), {"tide::Fabric: a hook threw: a hook gave up"});
+  check_same_error(
+      errors_with<tide::UnicastTransport>(options),
+      {"tide::Fabric: a hook threw; ", "of 'the block' (2 parameters), step 1, rank 2, lane ", "): a hook gave up"});
 }
 
 TEST_CASE("HostFabric: a rank whose program throws, at each point, ends the others with its text") {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <tide/core/error.hpp>       // Errc, raise
+#include <tide/core/index.hpp>       // Rank
+#include <tide/core/text.hpp>        // text
 #include <tide/fabric/duration.hpp>  // Duration
 
 #include <atomic>
@@ -69,11 +71,10 @@ template <class Call>
   return std::nullopt;
 }
 
-// The failure of something of the user's that threw on a lane.
-[[nodiscard]] inline std::string function_threw(const std::string& what) {
-  return "tide::HostStream: a function on a stream threw: " + what;
+// That a function of the user threw.  @param stream  which of the rank's, in the order in which it made them
+[[nodiscard]] inline std::string function_threw(Rank rank, index_t stream, const std::string& what) {
+  return text({"tide::HostStream: a function on a stream threw; rank ", rank.value, ", stream ", stream, ": ", what});
 }
-[[nodiscard]] inline std::string hook_threw(const std::string& what) { return "tide::Fabric: a hook threw: " + what; }
 
 // Why a host waits, where no op says so.
 inline constexpr const char* no_op_waits = "no op waits: a function on a stream, or an op, takes longer";

@@ -22,7 +22,7 @@ inline HostStream HostFabric::stream() {
   if (state_->options.lanes == HostLanes::merged) {
     return HostStream(*this, &lane(Operation::gather, {LaneKind::caller, 0}));
   }
-  streams_.push_back(detail::make_lane(*state_));
+  streams_.push_back(detail::make_lane(*state_, rank_, static_cast<index_t>(streams_.size())));
   return HostStream(*this, streams_.back().get());
 }
 
@@ -74,7 +74,7 @@ inline std::int32_t HostFabric::new_counter() {
 }
 
 inline detail::HostLane& HostFabric::lane(Operation operation, Lane lane) {
-  return *lanes_.at(state_->options.lanes, operation, lane, [&] { return detail::make_lane(*state_); });
+  return *lanes_.at(state_->options.lanes, operation, lane, [&] { return detail::make_lane(*state_, rank_, 0); });
 }
 
 inline detail::HostLane& HostFabric::own_lane(StreamRef stream) {

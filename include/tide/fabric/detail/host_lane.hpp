@@ -34,7 +34,9 @@ class HostLane {
   // What became of an item: in the queue; or not, for want of room until the deadline, or after stop or a failure.
   enum class Pushed : std::uint8_t { queued, full, stopped, failed };
 
-  explicit HostLane(HostState& state) : state_(state), items_(capacity), thread_([this] { work(); }) {}
+  // @param stream  which one of the rank's it is, where functions may come
+  HostLane(HostState& state, Rank rank, index_t stream)
+      : state_(state), rank_(rank), stream_(stream), items_(capacity), thread_([this] { work(); }) {}
   HostLane(const HostLane&) = delete;
   HostLane& operator=(const HostLane&) = delete;
   ~HostLane() { stop(); }
@@ -101,7 +103,10 @@ class HostLane {
 
   void run(HostItem& item) {
     const std::optional<std::string> thrown = thrown_by([&] { call(item); });
-    if (thrown) state_.fail(Errc::operation, item.function ? function_threw(*thrown) : hook_threw(*thrown));
+    if (!thrown) return;
+    state_.fail(Errc::operation, item.function
+                                     ? function_threw(rank_, stream_, *thrown)
+                                     : text({"tide::HostFabric: a lane failed; rank ", rank_.value, ": ", *thrown}));
   }
 
   static void call(HostItem& item) {
@@ -113,6 +118,8 @@ class HostLane {
   }
 
   HostState& state_;
+  const Rank rank_;
+  const index_t stream_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<HostItem> items_;
@@ -125,16 +132,16 @@ class HostLane {
 };
 
 // @throws Error (Errc::capacity) when the system starts no more threads
-[[nodiscard]] inline std::unique_ptr<HostLane> make_lane(HostState& state) {
+[[nodiscard]] inline std::unique_ptr<HostLane> make_lane(HostState& state, Rank rank, index_t stream) {
 #if TIDE_HAS_EXCEPTIONS
   try {
-    return std::make_unique<HostLane>(state);
+    return std::make_unique<HostLane>(state, rank, stream);
   } catch (const std::system_error& error) {
-    raise(Errc::capacity,
-          text({"tide::HostFabric: a thread for a lane or a stream could not be started; ", error.what(), "."}));
+    raise(Errc::capacity, text({"tide::HostFabric: a thread for a lane or a stream could not be started; rank ",
+                                rank.value, ": ", error.what(), "."}));
   }
 #else
-  return std::make_unique<HostLane>(state);
+  return std::make_unique<HostLane>(state, rank, stream);
 #endif
 }
 

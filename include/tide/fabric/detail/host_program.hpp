@@ -134,10 +134,20 @@ class HostProgram {
 
   // False when the op failed or the cluster has.
   bool execute(const Run& bound, index_t seq, std::uint64_t run) {
+    bool done = false;
+    const auto thrown = thrown_by([&] { done = execute_op(bound, seq, run); });
+    if (!thrown) return done;
+    state_.fail(Errc::operation, detail::text({"tide::HostFabric: ", where(bound, seq, run), " failed: ", *thrown}));
+    return false;
+  }
+
+  bool execute_op(const Run& bound, index_t seq, std::uint64_t run) {
     const Op& op = bound.variant->plan.ops[static_cast<std::size_t>(seq)];
     if (state_.failure.failed()) return false;
     if (state_.options.hook) {
-      const auto refusal = state_.options.hook({label_, run, rank_, bound.variant->plan.lanes[op.lane], seq, op});
+      std::optional<std::string> refusal;
+      if (!ask([&](const HostHookPoint& point) { refusal = state_.options.hook(point); }, bound, seq, run))
+        return false;
       if (refusal) {
         state_.fail(Errc::operation,
                     detail::text({"tide::HostFabric: ", where(bound, seq, run), " failed: ", *refusal}));
@@ -150,6 +160,15 @@ class HostProgram {
     return true;
   }
 
+  // Calls a hook; false where it threw.
+  template <class Hook>
+  bool ask(const Hook& hook, const Run& bound, index_t seq, std::uint64_t run) const {
+    const Op& op = bound.variant->plan.ops[static_cast<std::size_t>(seq)];
+    const auto thrown = thrown_by([&] { hook({label_, run, rank_, bound.variant->plan.lanes[op.lane], seq, op}); });
+    if (thrown) state_.fail(Errc::operation, hook_threw(where(bound, seq, run), op, *thrown));
+    return !thrown;
+  }
+
   // A put or a signal: by the network's hook where it goes to another node and there is one.
   bool send(const Op& op, index_t seq, const Run& bound, std::uint64_t run) const {
     const Rank peer{op.peer};
@@ -159,8 +178,9 @@ class HostProgram {
       raise_word(peer, raise.word, raise.value, raise.per_run, run);
       return true;
     }
-    const HostDelivery delivery =
-        state_.options.network_hook({label_, run, rank_, bound.variant->plan.lanes[op.lane], seq, op});
+    HostDelivery delivery;
+    const auto hook = [&](const HostHookPoint& point) { delivery = state_.options.network_hook(point); };
+    if (!ask(hook, bound, seq, run)) return false;
     HostWires& wires = state_.at(rank_).wires;
     const HostWires::Wire wire{this, op.lane, op.peer};
     if (delivery.dropped) wires.cut(wire);
@@ -182,6 +202,11 @@ class HostProgram {
         case HostWires::Sent::queue_full:
           if (!wait_for_room(bound, op, seq, run)) return false;
           break;
+        case HostWires::Sent::no_thread:
+          state_.fail(Errc::capacity, detail::text({"tide::HostFabric: a thread for the network of a rank could not be "
+                                                    "started; ",
+                                                    where(bound, seq, run), "."}));
+          return false;
         case HostWires::Sent::too_deep:
           state_.fail(Errc::capacity, network_is_full(limits.depth, where(bound, seq, run), op));
           return false;

@@ -139,6 +139,12 @@ void for_each_start(const std::vector<HostVariant>& variants, std::uint64_t firs
                " is one more."});
 }
 
+// That a hook of the user threw, asked about an op.
+[[nodiscard]] inline std::string hook_threw(const std::string& place, const Op& op, const std::string& what) {
+  const std::string to = op.raises() ? text({" to rank ", op.peer}) : std::string();
+  return text({"tide::Fabric: a hook threw; ", place, to, ": ", what});
+}
+
 // That an op waits, for whom, and how far the word has come.
 [[nodiscard]] inline std::string wait_text(const std::string& place, MeshShape mesh, const HostVariant& variant,
                                            const Op& op, std::uint64_t word, std::uint64_t expected) {

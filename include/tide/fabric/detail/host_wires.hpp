@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include <tide/core/config.hpp>          // TIDE_HAS_EXCEPTIONS
 #include <tide/fabric/host_options.hpp>  // Duration
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -43,7 +45,7 @@ class HostWires {
     index_t depth = 0;  // of what came with a depth, on one wire
     index_t queue = 0;  // on all wires
   };
-  enum class Sent : std::uint8_t { on_its_way, too_deep, queue_full };
+  enum class Sent : std::uint8_t { on_its_way, too_deep, queue_full, no_thread };
 
   HostWires() = default;
   HostWires(const HostWires&) = delete;
@@ -59,12 +61,12 @@ class HostWires {
     if (!has_room(limits.queue)) return Sent::queue_full;
     const bool counts = limits.depth > 0;
     if (counts && state.on_its_way >= limits.depth) return Sent::too_deep;
+    if (!start()) return Sent::no_thread;
     state.on_its_way += counts ? 1 : 0;
     on_their_way_.fetch_add(1, std::memory_order_relaxed);
     state.last = std::max(state.last, std::chrono::steady_clock::now() + delay);
     const auto later = std::find_if(due_.begin(), due_.end(), [&](const Message& m) { return m.at > state.last; });
     due_.insert(later, {state.last, &state, counts, std::move(deliver)});
-    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
     changed_.notify_one();
     return Sent::on_its_way;
   }
@@ -106,6 +108,21 @@ class HostWires {
     bool counts;
     std::function<void()> deliver;
   };
+
+  // Starts the thread when something is sent for the first time; false where the system starts no more.
+  bool start() {
+    if (thread_.joinable()) return true;
+#if TIDE_HAS_EXCEPTIONS
+    try {
+      thread_ = std::thread([this] { work(); });
+    } catch (const std::system_error&) {
+      return false;
+    }
+#else
+    thread_ = std::thread([this] { work(); });
+#endif
+    return true;
+  }
 
   State& state_of(const Wire& wire) {
     for (State& state : wires_) {

@@ -6,6 +6,7 @@
 
 #include <tide/fabric/sim_fabric.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -229,7 +230,10 @@ inline void SimFabric::run(StreamRef stream, std::function<void()> function) {
   detail::SimItem item;
   item.kind = detail::SimItem::Kind::function;
   item.function = std::move(function);
-  push(*static_cast<const std::int32_t*>(stream.handle), std::move(item));
+  const std::int32_t lane = *static_cast<const std::int32_t*>(stream.handle);
+  item.rank = rank_;
+  item.stream = std::find(streams_.begin(), streams_.end(), lane) - streams_.begin();
+  push(lane, std::move(item));
 }
 
 inline void SimFabric::busy(const HostStream& stream, Duration duration) {

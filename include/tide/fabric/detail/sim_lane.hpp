@@ -100,6 +100,8 @@ struct SimItem {
   void* target = nullptr;
   index_t bytes = 0;
   double seconds = 0;
+  Rank rank{};         // of the fabric, with the next one what an error says of a function
+  index_t stream = 0;  // which of the fabric's
   std::function<void()> function = nullptr;
 };
 

@@ -185,7 +185,7 @@ class SimMachine {
           break;
         case SimItem::Kind::function:
           if (const auto thrown = thrown_by(item.function)) {
-            failure_.set(Errc::operation, function_threw(*thrown));
+            failure_.set(Errc::operation, function_threw(item.rank, item.stream, *thrown));
             return nullptr;
           }
           pop(h, lane);
@@ -228,7 +228,7 @@ class SimMachine {
     SimLane& lane = hosts_[h].lanes[l];
     if (options_.watch) {
       const auto thrown = thrown_by([&] { options_.watch(point(lane, op), now, end); });
-      if (thrown) failure_.set(Errc::operation, hook_threw(*thrown));
+      if (thrown) failure_.set(Errc::operation, hook_threw(place(lane), op, *thrown));
     }
     lane.in_op = true;
     if (op.raises()) {
@@ -328,7 +328,7 @@ class SimMachine {
     if (options_.host.hook) {
       std::optional<std::string> refusal;
       const auto thrown = thrown_by([&] { refusal = options_.host.hook(point(lane, op)); });
-      if (thrown) return failure_.set(Errc::operation, hook_threw(*thrown)), false;
+      if (thrown) return failure_.set(Errc::operation, hook_threw(place(lane), op, *thrown)), false;
       if (refusal) {
         failure_.set(Errc::operation, text({"tide::SimFabric: ", place(lane), " failed: ", *refusal}));
         return false;
@@ -338,7 +338,7 @@ class SimMachine {
     if (options_.delay) {
       Duration delay{0};
       const auto thrown = thrown_by([&] { delay = options_.delay(point(lane, op)); });
-      if (thrown) return failure_.set(Errc::operation, hook_threw(*thrown)), false;
+      if (thrown) return failure_.set(Errc::operation, hook_threw(place(lane), op, *thrown)), false;
       lane.stopped = delay == Duration::max();
       if (lane.stopped) return false;
       later += seconds_of(delay);
@@ -384,7 +384,7 @@ class SimMachine {
     HostDelivery delivery;
     if (options_.host.network_hook) {
       const auto thrown = thrown_by([&] { delivery = options_.host.network_hook(point(lane, op)); });
-      if (thrown) return static_cast<void>(failure_.set(Errc::operation, hook_threw(*thrown)));
+      if (thrown) return static_cast<void>(failure_.set(Errc::operation, hook_threw(place(lane), op, *thrown)));
     }
     Host& host = hosts_[h];
     landing.wire = wire_of(host, item.program, op);
