@@ -10,9 +10,11 @@
 
 #include "support/raised.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,11 +38,11 @@ using Layout = tide::ShardLayout<group, tide::Mesh<1, tide::dynamic>>;
 struct OneRank {
   OneRank(HostFabric& inside, HostFabric& across)
       : inner_pool(inside, Layout({1, shards})),
-        outer_pool(across, Layout({1, replicas})),
+        outer_pool(across, Layout({1, across.mesh().ranks()})),
         inner_shards(inside, Layout({1, shards})),
-        outer_shards(across, Layout({1, replicas})),
+        outer_shards(across, Layout({1, across.mesh().ranks()})),
         inner(inside, inner_pool, Layout({1, shards})),
-        outer(across, outer_pool, Layout({1, replicas})) {}
+        outer(across, outer_pool, Layout({1, across.mesh().ranks()})) {}
 
   tide::SlotPool<tide::Depth<1>, Layout> inner_pool;
   tide::SlotPool<tide::Depth<1>, Layout> outer_pool;
@@ -175,7 +177,8 @@ TEST_CASE("HostReplicas: what fails anywhere fails everywhere, with one text") {
     }
     const std::string first =
         inside_fails ? "tide::HostReplicas: rank 1 of replica 1 threw: the user's own"
-                     : "tide::HostStream: a function on a stream threw; rank 1, stream 0: a function's own";
+                     : "tide::HostStream: a function on a stream threw; rank 1, stream 0: a function's own. "
+                       "Ranks are the replicas of rank 1.";
     if (inside_fails) {
       texts[4] = first + " " + first + " " + first;  // it threw before it could be told
       CHECK(thrown == "the user's own");
@@ -202,7 +205,9 @@ TEST_CASE("HostReplicas: a rank that does not come to a collective is a deadline
     }
   });
   for (const std::string& text : texts) {
-    CHECK(text == "tide::Fabric: init needs all ranks; of 2 these did not come within 0.300 s: 1.");
+    CHECK(text ==
+          "tide::Fabric: init needs all ranks; of 2 these did not come within 0.300 s: 1. Ranks are the "
+          "replicas of rank 1.");
   }
 }
 
@@ -250,8 +255,44 @@ TEST_CASE("HostReplicas: a rank that ends early is named at once, on whichever f
                                "rank " +
                                ended) == 0,
                     first);
+      const std::string whose = missed_inside ? " Ranks are those of replica " + std::to_string(odd / shards) + "."
+                                              : " Ranks are the replicas of rank " + std::to_string(odd % shards) + ".";
+      CHECK_MESSAGE(first.substr(first.size() - std::min(first.size(), whose.size())) == whose, first);
       for (const std::string& text : texts) CHECK((text.empty() || text == first));
       CHECK(std::chrono::steady_clock::now() - begun < 20s);
+    }
+  }
+}
+
+TEST_CASE("HostReplicas: an op that fails, and a late one, say whose its ranks are") {
+  using namespace host_replicas_test;
+  for (const bool late : {false, true}) {
+    tide::HostOptions options{.deadline = late ? 300ms : 60s};
+    options.hook = [late](const tide::HostHookPoint& point) -> std::optional<std::string> {
+      if (point.rank.value != 2 || point.seq != 0) return std::nullopt;
+      if (!late) return "a test says so";
+      std::this_thread::sleep_for(1s);
+      return std::nullopt;
+    };
+    tide::HostReplicas cluster({1, shards}, {1, 1}, options);
+    std::vector<std::unique_ptr<OneRank>> ranks(shards);
+    std::vector<std::string> texts(shards);
+    cluster.run([&](HostFabric& inside, HostFabric& across) {
+      const auto place = static_cast<std::size_t>(inside.rank().value);
+      texts[place] = text_of([&] {
+        OneRank& own = *(ranks[place] = std::make_unique<OneRank>(inside, across));
+        inside.init();
+        across.init();
+        auto stream = inside.stream();
+        own.inner.enqueue(own.inner_shards, stream).release(stream);
+        stream.synchronize();
+      });
+    });
+    for (const std::string& text : texts) {
+      CHECK_MESSAGE(text.find(late ? "tide::HostFabric: the deadline of 0.300 s passed: "
+                                   : "tide::HostFabric: gather of 'w', step 0, rank 2, lane ") == 0,
+                    text);
+      CHECK_MESSAGE(text.find(". Ranks are those of replica 0.") != std::string::npos, text);
     }
   }
 }

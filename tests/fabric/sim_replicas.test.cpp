@@ -95,9 +95,29 @@ TEST_CASE("SimReplicas: what fails anywhere fails everywhere, with one text") {
     if (ends) texts.pop_back();
     for (const std::string& text : texts) {
       CHECK(text == (ends ? "tide::Fabric: the programs of all ranks must make the same calls before they end; rank 1 "
-                            "ended, and init needs all ranks."
-                          : "tide::Fabric: init needs all ranks; of 2 these did not come within 0.300 s: 1."));
+                            "ended, and init needs all ranks. Ranks are the replicas of rank 1."
+                          : "tide::Fabric: init needs all ranks; of 2 these did not come within 0.300 s: 1. "
+                            "Ranks are the replicas of rank 1."));
     }
+  }
+  // What a host waits for is of the host: it has both fabrics.
+  std::vector<std::string> late(4);
+  tide::SimReplicas({1, 2}, {1, 2}, {.host = {.deadline = 300ms}})
+      .run([&](tide::SimFabric& inside, tide::SimFabric& across) {
+        const auto place = static_cast<std::size_t>(across.rank().value * 2 + inside.rank().value);
+        late[place] = text_of([&] {
+          inside.init();
+          across.init();
+          tide::HostStream stream = inside.stream();
+          inside.busy(stream, place == 3 ? 1s : 0s);
+          stream.synchronize();
+          inside.sleep(1s);
+        });
+      });
+  for (const std::string& text : late) {
+    CHECK(text ==
+          "tide::SimFabric: the deadline of 0.300 s passed: rank 1 of replica 1 waits for an event; no op waits: "
+          "a function on a stream, or an op, takes longer.");
   }
   std::vector<std::string> texts(4);
   const auto program = [&](tide::SimFabric& inside, tide::SimFabric& across) {

@@ -26,7 +26,7 @@ class HostCluster {
  public:
   /// @throws Error (Errc::layout) when the mesh has no rank
   explicit HostCluster(MeshShape mesh, HostOptions options = {})
-      : HostCluster(mesh, std::move(options), std::make_shared<detail::HostKin>()) {}
+      : HostCluster(mesh, std::move(options), std::make_shared<detail::HostKin>(), {}) {}
 
   HostCluster(HostCluster&&) noexcept = default;
   HostCluster& operator=(HostCluster&&) = delete;
@@ -52,6 +52,9 @@ class HostCluster {
           program(*fabrics_[i]);
           state_->end(Rank{static_cast<index_t>(i)}, false);
         },
+        [](std::size_t i) {
+          return detail::text({"rank ", i});
+        },
         [&](std::size_t i, const char* what) {
           state_->fail(Errc::operation, detail::text({"tide::HostCluster: rank ", i, " threw: ", what}));
         },
@@ -62,9 +65,10 @@ class HostCluster {
  private:
   friend class HostReplicas;
 
-  HostCluster(MeshShape mesh, HostOptions options, std::shared_ptr<detail::HostKin> kin) {
+  // @param whose  see detail::noted
+  HostCluster(MeshShape mesh, HostOptions options, std::shared_ptr<detail::HostKin> kin, std::string whose) {
     const Mesh<dynamic, dynamic> checked(mesh.nodes, mesh.ranks_per_node);
-    state_ = std::make_shared<detail::HostState>(checked.shape(), std::move(options), std::move(kin));
+    state_ = std::make_shared<detail::HostState>(checked.shape(), std::move(options), std::move(kin), std::move(whose));
     for (index_t r = 0; r < mesh.ranks(); ++r) fabrics_.push_back(std::make_unique<HostFabric>(state_, Rank{r}));
   }
 

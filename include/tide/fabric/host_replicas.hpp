@@ -35,8 +35,12 @@ class HostReplicas {
       static_cast<void>(Mesh<dynamic, dynamic>(mesh.nodes, mesh.ranks_per_node));  // refuses one that has no rank
     }
     const auto kin = std::make_shared<detail::HostKin>();
-    for (index_t i = 0; i < replicas.ranks(); ++i) inside_.push_back(HostCluster(shards, options, kin));
-    for (index_t i = 0; i < shards.ranks(); ++i) across_.push_back(HostCluster(replicas, options, kin));
+    for (index_t i = 0; i < replicas.ranks(); ++i) {
+      inside_.push_back(HostCluster(shards, options, kin, detail::of_replica(i)));
+    }
+    for (index_t i = 0; i < shards.ranks(); ++i) {
+      across_.push_back(HostCluster(replicas, options, kin, detail::of_replicas(i)));
+    }
     for (index_t r = 0; r < replicas.ranks(); ++r) {
       for (index_t s = 0; s < shards.ranks(); ++s) {
         HostFabric& inside = this->fabric(Rank{r}, Rank{s});
@@ -51,7 +55,7 @@ class HostReplicas {
   ~HostReplicas() {
     // A lane may wait for an event of the rank's other fabric: all lanes end before any fabric goes.
     if (inside_.empty() || across_.empty()) return;
-    inside_.front().state_->fail(Errc::order, "tide::HostCluster: a cluster was destroyed.");
+    inside_.front().state_->fail_as(Errc::order, "tide::HostCluster: a cluster was destroyed.");
     for (std::vector<HostCluster>* clusters : {&inside_, &across_}) {
       for (HostCluster& cluster : *clusters) {
         for (const std::unique_ptr<HostFabric>& fabric : cluster.fabrics_) fabric->stop();
@@ -73,6 +77,9 @@ class HostReplicas {
   template <class F>
   void run(const F& program) {
     const std::size_t shards = across_.size();
+    const auto name = [&](std::size_t i) {
+      return detail::rank_of_replica(static_cast<index_t>(i % shards), static_cast<index_t>(i / shards));
+    };
     detail::run_threads(
         inside_.size() * shards,
         [&](std::size_t i) {
@@ -82,9 +89,10 @@ class HostReplicas {
           inside_[i / shards].state_->end(shard, false);
           across_[i % shards].state_->end(replica, false);
         },
+        name,
         [&](std::size_t i, const char* what) {
-          inside_.front().state_->fail(Errc::operation, detail::text({"tide::HostReplicas: rank ", i % shards,
-                                                                      " of replica ", i / shards, " threw: ", what}));
+          inside_.front().state_->fail_as(Errc::operation,
+                                          detail::text({"tide::HostReplicas: ", name(i), " threw: ", what}));
         },
         [](std::size_t) {});
     for (std::vector<HostCluster>* clusters : {&inside_, &across_}) {

@@ -17,6 +17,7 @@
 #include <tide/fabric/sim_fabric.hpp>           // SimFabric
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,7 +29,7 @@ class SimCluster {
  public:
   /// @throws Error (Errc::layout) when the mesh has no rank
   explicit SimCluster(MeshShape mesh, const SimOptions& options = {})
-      : SimCluster(mesh, std::make_shared<detail::SimTurns>(options, checked(mesh)), 0, 1) {}
+      : SimCluster(mesh, std::make_shared<detail::SimTurns>(options, checked(mesh), 0), 0, 1, {}) {}
   SimCluster(SimCluster&&) noexcept = default;
   SimCluster& operator=(SimCluster&&) = delete;
 
@@ -51,8 +52,8 @@ class SimCluster {
           program(*fabrics_[i]);
           state_->end(Rank{static_cast<index_t>(i)}, false);
         },
-        [](std::size_t i) {
-          return detail::text({"tide::SimCluster: rank ", i});
+        [](const std::string& name, const char* what) {
+          return detail::text({"tide::SimCluster: ", name, " threw: ", what});
         });
     state_->resume();
   }
@@ -69,8 +70,9 @@ class SimCluster {
   friend class SimReplicas;
 
   // @param first, stride  host of rank 0, and from rank to rank
-  SimCluster(MeshShape mesh, std::shared_ptr<detail::SimTurns> turns, index_t first, index_t stride)
-      : state_(std::make_shared<detail::SimState>(mesh, std::move(turns), first, stride)) {
+  // @param whose          see detail::noted
+  SimCluster(MeshShape mesh, std::shared_ptr<detail::SimTurns> turns, index_t first, index_t stride, std::string whose)
+      : state_(std::make_shared<detail::SimState>(mesh, std::move(turns), first, stride, std::move(whose))) {
     for (index_t r = 0; r < mesh.ranks(); ++r) fabrics_.push_back(std::make_unique<SimFabric>(state_, Rank{r}));
   }
 

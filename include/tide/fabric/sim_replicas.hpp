@@ -25,11 +25,15 @@ class SimReplicas {
   /// @param replicas  the mesh of the ranks that hold the same shards
   /// @throws Error (Errc::layout) when a mesh has no rank
   SimReplicas(MeshShape shards, MeshShape replicas, const SimOptions& options = {})
-      : turns_(
-            std::make_shared<detail::SimTurns>(options, SimCluster::checked(shards) * SimCluster::checked(replicas))),
+      : turns_(std::make_shared<detail::SimTurns>(options, SimCluster::checked(shards) * SimCluster::checked(replicas),
+                                                  shards.ranks())),
         shards_(shards.ranks()) {
-    for (index_t r = 0; r < replicas.ranks(); ++r) inside_.push_back(SimCluster(shards, turns_, r * shards_, 1));
-    for (index_t s = 0; s < shards_; ++s) across_.push_back(SimCluster(replicas, turns_, s, shards_));
+    for (index_t r = 0; r < replicas.ranks(); ++r) {
+      inside_.push_back(SimCluster(shards, turns_, r * shards_, 1, detail::of_replica(r)));
+    }
+    for (index_t s = 0; s < shards_; ++s) {
+      across_.push_back(SimCluster(replicas, turns_, s, shards_, detail::of_replicas(s)));
+    }
   }
 
   /// Seconds of virtual time since the cluster was made.
@@ -58,17 +62,15 @@ class SimReplicas {
           inside.state_->end(inside.rank(), false);
           across.state_->end(across.rank(), false);
         },
-        [&](std::size_t host) { return name_of(replica_of(host), shard_of(host)); });
+        [](const std::string& name, const char* what) {
+          return detail::text({"tide::SimReplicas: ", name, " threw: ", what});
+        });
     for (std::vector<SimCluster>* clusters : {&inside_, &across_}) {
       for (SimCluster& cluster : *clusters) cluster.state_->resume();
     }
   }
 
  private:
-  [[nodiscard]] static std::string name_of(Rank replica, Rank shard) {
-    return detail::text({"tide::SimReplicas: rank ", shard.value, " of replica ", replica.value});
-  }
-
   std::shared_ptr<detail::SimTurns> turns_;
   index_t shards_;
   std::vector<SimCluster> inside_;  // by replica

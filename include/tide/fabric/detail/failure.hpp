@@ -48,6 +48,23 @@ class Failure {
   std::string text_;
 };
 
+// An error, and whose numbers its ranks are, where a rank has several fabrics.
+// @param whose  a sentence, empty where a rank has one fabric
+[[nodiscard]] inline std::string noted(std::string error, const std::string& whose) {
+  if (whose.empty()) return error;
+  if (error.empty() || error.back() != '.') error += '.';
+  return std::move(error) + " " + whose;
+}
+[[nodiscard]] inline std::string of_replica(index_t replica) {
+  return text({"Ranks are those of replica ", replica, "."});
+}
+[[nodiscard]] inline std::string of_replicas(index_t shard) {
+  return text({"Ranks are the replicas of rank ", shard, "."});
+}
+[[nodiscard]] inline std::string rank_of_replica(index_t shard, index_t replica) {
+  return text({"rank ", shard, " of replica ", replica});
+}
+
 // An error that one rank decided on for all.
 struct Refusal {
   Errc code = Errc::argument;

@@ -112,11 +112,11 @@ inline std::int32_t HostFabric::attach(std::vector<PlanVariant> variants, ArenaP
 inline void HostFabric::compare() {
   const auto declared = [&](Rank rank) -> const detail::Declared& { return state_->at(rank).declared; };
   if (const std::string wrong = detail::disagreement_of(state_->mesh.ranks(), declared); !wrong.empty()) {
-    state_->failure.set(Errc::mismatch, wrong);
+    state_->failure.set(Errc::mismatch, detail::noted(wrong, state_->whose));
     return;
   }
   const std::string wrong = state_->arenas.allocate(declared(Rank{0}).reserved, state_->options.memory_bytes);
-  if (!wrong.empty()) state_->failure.set(Errc::capacity, wrong);
+  if (!wrong.empty()) state_->failure.set(Errc::capacity, detail::noted(wrong, state_->whose));
 }
 
 inline void HostFabric::init() {

@@ -137,8 +137,9 @@ class HostLane {
   try {
     return std::make_unique<HostLane>(state, rank, stream);
   } catch (const std::system_error& error) {
-    raise(Errc::capacity, text({"tide::HostFabric: a thread for a lane or a stream could not be started; rank ",
-                                rank.value, ": ", error.what(), "."}));
+    raise(Errc::capacity, noted(text({"tide::HostFabric: a thread for a lane or a stream could not be started; rank ",
+                                      rank.value, ": ", error.what(), "."}),
+                                state.whose));
   }
 #else
   return std::make_unique<HostLane>(state, rank, stream);

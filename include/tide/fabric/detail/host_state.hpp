@@ -22,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tide::detail {
@@ -132,13 +133,15 @@ struct HostKin {
 // Shared by all ranks of a cluster, and kept alive by each.
 class HostState {
  public:
-  HostState(MeshShape shape, HostOptions given, std::shared_ptr<HostKin> relatives)
+  // @param ranks_are  see `noted`
+  HostState(MeshShape shape, HostOptions given, std::shared_ptr<HostKin> relatives, std::string ranks_are)
       : mesh(shape),
         options(bounded(std::move(given))),
         ranks(static_cast<std::size_t>(shape.ranks())),
         arenas(shape.ranks()),
         kin(std::move(relatives)),
         failure(kin->failure),
+        whose(std::move(ranks_are)),
         ledger_(shape.ranks()) {
     const std::lock_guard lock(kin->mutex);
     kin->states.push_back(this);
@@ -167,7 +170,10 @@ class HostState {
   }
 
   // Fails the cluster and its kin, and wakes everything that waits there. The first failure stays.
-  void fail(Errc code, std::string text) {
+  void fail(Errc code, std::string text) { fail_as(code, noted(std::move(text), whose)); }
+
+  // The same with an error that says whose its ranks are, or names none.
+  void fail_as(Errc code, std::string text) {
     if (failure.set(code, std::move(text))) wake();
   }
 
@@ -222,10 +228,11 @@ class HostState {
   // Refuses the next call of a rank, on all ranks, and returns what they all say: the first refusal of the call. Where
   // a rank has begun the call already, only a failure can reach it.
   [[nodiscard]] Refusal refuse_call(Rank rank, Refusal refusal) {
+    refusal.text = noted(std::move(refusal.text), whose);
     std::unique_lock lock(calls_mutex_);
     CallLedger::Refused refused = ledger_.refuse(rank, std::move(refusal));
     lock.unlock();
-    if (refused.begun) fail(refused.said.code, refused.said.text);
+    if (refused.begun) fail_as(refused.said.code, refused.said.text);
     return std::move(refused.said);
   }
 
@@ -273,7 +280,8 @@ class HostState {
   std::vector<HostRank> ranks;
   Arenas arenas;
   const std::shared_ptr<HostKin> kin;
-  Failure& failure;  // of the kin
+  Failure& failure;         // of the kin
+  const std::string whose;  // see `noted`
 
  private:
   static constexpr std::uint64_t no_call = ~std::uint64_t{0};

@@ -21,8 +21,9 @@ namespace tide::detail {
 // Runs `body(i)` for i in [0, count), each on a thread of its own, waits for all, and throws again what was thrown
 // first; each throw is told to `threw(i, what)` at once, so that no other waits for that thread. A thread that cannot
 // be started counts as one that threw, and is the last. `started(n)` is called when no more of them are started.
-template <class Body, class Threw, class Started>
-void run_threads(std::size_t count, const Body& body, const Threw& threw, const Started& started) {
+// @param name  (i -> text) of a rank, "rank 5"
+template <class Body, class Name, class Threw, class Started>
+void run_threads(std::size_t count, const Body& body, const Name& name, const Threw& threw, const Started& started) {
   struct First {
     std::atomic_flag taken{};
     std::exception_ptr thrown{};  // written by who took the flag, read when all threads have ended
@@ -42,6 +43,7 @@ void run_threads(std::size_t count, const Body& body, const Threw& threw, const 
     }
 #else
     static_cast<void>(threw);
+    static_cast<void>(name);
     body(i);
 #endif
   };
@@ -53,7 +55,7 @@ void run_threads(std::size_t count, const Body& body, const Threw& threw, const 
       threads.emplace_back(guarded, i);
     } catch (const std::system_error& error) {
       const std::string words =
-          text({"tide::Fabric: the thread of a rank could not be started; rank ", i, ": ", error.what(), "."});
+          text({"tide::Fabric: the thread of a rank could not be started; ", name(i), ": ", error.what(), "."});
       if (!first.taken.test_and_set()) first.thrown = std::make_exception_ptr(Error(Errc::capacity, words));
       threw(i, words.c_str());
       return false;

@@ -43,7 +43,7 @@ inline void SimFabric::sleep(Duration duration) {
 
 inline void SimFabric::refuse(Errc code, const std::string& text) {
   require_open("a call");
-  const detail::CallLedger::Refused refused = state_->ledger.refuse(rank_, {code, text});
+  const detail::CallLedger::Refused refused = state_->ledger.refuse(rank_, {code, detail::noted(text, state_->whose)});
   if (refused.begun) state_->turns->fail(refused.said.code, refused.said.text);
   state_->turns->failure.raise_if_failed();
   raise(refused.said.code, refused.said.text);
@@ -89,6 +89,7 @@ inline std::int32_t SimFabric::attach(std::vector<PlanVariant> variants, ArenaPl
   body.first_host = state_->first_host;
   body.host_stride = state_->host_stride;
   body.life = &state_->at(rank_).life;
+  body.whose = &state_->whose;
   state_->machine().add_program(host_, body, words);
   return static_cast<std::int32_t>(programs_.size()) - 1;
 }
@@ -98,11 +99,11 @@ namespace detail {
 inline void SimState::compare() {
   const auto declared = [&](Rank rank) -> const Declared& { return at(rank).declared; };
   if (std::string wrong = disagreement_of(mesh.ranks(), declared); !wrong.empty()) {
-    return turns->fail(Errc::mismatch, std::move(wrong));
+    return turns->fail(Errc::mismatch, noted(std::move(wrong), whose));
   }
   const index_t bytes = declared(Rank{0}).reserved;
   std::string wrong = machine().moves_bytes() ? arenas.allocate(bytes, options().memory_bytes) : arenas.pretend(bytes);
-  if (!wrong.empty()) turns->fail(Errc::capacity, std::move(wrong));
+  if (!wrong.empty()) turns->fail(Errc::capacity, noted(std::move(wrong), whose));
 }
 
 }  // namespace detail
@@ -151,7 +152,7 @@ inline void SimFabric::launch(std::int32_t index, std::int32_t variant_index, co
       state_->ledger.enter(rank_, index, bindings.slot, [&](Rank of, std::int32_t which) {
         return state_->at(of).declared.attached[static_cast<std::size_t>(which)].label;
       });
-  if (!entered.differs.empty()) state_->turns->fail(Errc::order, entered.differs);
+  if (!entered.differs.empty()) state_->turns->fail(Errc::order, detail::noted(entered.differs, state_->whose));
   state_->turns->failure.raise_if_failed();
   if (entered.refused) raise(entered.refused->code, entered.refused->text);
   Program& program = programs_[static_cast<std::size_t>(index)];
@@ -232,6 +233,7 @@ inline void SimFabric::run(StreamRef stream, std::function<void()> function) {
   item.function = std::move(function);
   const std::int32_t lane = *static_cast<const std::int32_t*>(stream.handle);
   item.rank = rank_;
+  item.whose = &state_->whose;
   item.stream = std::find(streams_.begin(), streams_.end(), lane) - streams_.begin();
   push(lane, std::move(item));
 }

@@ -79,6 +79,7 @@ struct SimProgram {
   index_t host_stride = 1;
   const std::vector<SimProgram*>* peers = nullptr;  // of all ranks
   const SimLife* life = nullptr;
+  const std::string* whose = nullptr;  // see `noted`
 
   [[nodiscard]] std::size_t host(Rank of) const noexcept {
     return static_cast<std::size_t>(first_host + of.value * host_stride);
@@ -102,6 +103,7 @@ struct SimItem {
   double seconds = 0;
   Rank rank{};         // of the fabric, with the next one what an error says of a function
   index_t stream = 0;  // which of the fabric's
+  const std::string* whose = nullptr;
   std::function<void()> function = nullptr;
 };
 

@@ -185,7 +185,7 @@ class SimMachine {
           break;
         case SimItem::Kind::function:
           if (const auto thrown = thrown_by(item.function)) {
-            failure_.set(Errc::operation, function_threw(item.rank, item.stream, *thrown));
+            failure_.set(Errc::operation, noted(function_threw(item.rank, item.stream, *thrown), *item.whose));
             return nullptr;
           }
           pop(h, lane);
@@ -228,7 +228,7 @@ class SimMachine {
     SimLane& lane = hosts_[h].lanes[l];
     if (options_.watch) {
       const auto thrown = thrown_by([&] { options_.watch(point(lane, op), now, end); });
-      if (thrown) failure_.set(Errc::operation, hook_threw(place(lane), op, *thrown));
+      if (thrown) fail_at(lane, Errc::operation, hook_threw(place(lane), op, *thrown));
     }
     lane.in_op = true;
     if (op.raises()) {
@@ -328,23 +328,28 @@ class SimMachine {
     if (options_.host.hook) {
       std::optional<std::string> refusal;
       const auto thrown = thrown_by([&] { refusal = options_.host.hook(point(lane, op)); });
-      if (thrown) return failure_.set(Errc::operation, hook_threw(place(lane), op, *thrown)), false;
+      if (thrown) return fail_at(lane, Errc::operation, hook_threw(place(lane), op, *thrown));
       if (refusal) {
-        failure_.set(Errc::operation, text({"tide::SimFabric: ", place(lane), " failed: ", *refusal}));
-        return false;
+        return fail_at(lane, Errc::operation, text({"tide::SimFabric: ", place(lane), " failed: ", *refusal}));
       }
     }
     double later = jitter();
     if (options_.delay) {
       Duration delay{0};
       const auto thrown = thrown_by([&] { delay = options_.delay(point(lane, op)); });
-      if (thrown) return failure_.set(Errc::operation, hook_threw(place(lane), op, *thrown)), false;
+      if (thrown) return fail_at(lane, Errc::operation, hook_threw(place(lane), op, *thrown));
       lane.stopped = delay == Duration::max();
       if (lane.stopped) return false;
       later += seconds_of(delay);
     }
     if (later <= 0) return true;
     time_.wake(now + later, h, l);
+    return false;
+  }
+
+  // Fails at an op; false.
+  bool fail_at(const SimLane& lane, Errc code, std::string text) {
+    failure_.set(code, noted(std::move(text), *lane.items.front().program->whose));
     return false;
   }
 
@@ -384,7 +389,7 @@ class SimMachine {
     HostDelivery delivery;
     if (options_.host.network_hook) {
       const auto thrown = thrown_by([&] { delivery = options_.host.network_hook(point(lane, op)); });
-      if (thrown) return static_cast<void>(failure_.set(Errc::operation, hook_threw(place(lane), op, *thrown)));
+      if (thrown) return static_cast<void>(fail_at(lane, Errc::operation, hook_threw(place(lane), op, *thrown)));
     }
     Host& host = hosts_[h];
     landing.wire = wire_of(host, item.program, op);
@@ -393,7 +398,7 @@ class SimMachine {
     if (wire.cut) return;
     const index_t depth = options_.host.network_depth;
     if (options_.host.network_hook && op.kind == OpKind::put && depth > 0 && wire.on_its_way >= depth) {
-      failure_.set(Errc::capacity, network_is_full(depth, place(lane), op));
+      fail_at(lane, Errc::capacity, network_is_full(depth, place(lane), op));
       return;
     }
     ++wire.on_its_way;

@@ -33,14 +33,16 @@ struct SimRank {
 class SimState {
  public:
   // @param first, stride  host of rank 0, and from rank to rank
-  SimState(MeshShape shape, std::shared_ptr<SimTurns> shared, index_t first, index_t stride)
+  // @param ranks_are      see `noted`
+  SimState(MeshShape shape, std::shared_ptr<SimTurns> shared, index_t first, index_t stride, std::string ranks_are)
       : mesh(shape),
         turns(std::move(shared)),
         ranks(static_cast<std::size_t>(shape.ranks())),
         arenas(shape.ranks()),
         ledger(shape.ranks()),
         first_host(first),
-        host_stride(stride) {}
+        host_stride(stride),
+        whose(std::move(ranks_are)) {}
   SimState(const SimState&) = delete;
   SimState& operator=(const SimState&) = delete;
 
@@ -87,6 +89,7 @@ class SimState {
   CallLedger ledger;
   const index_t first_host;
   const index_t host_stride;
+  const std::string whose;
   std::vector<std::vector<SimProgram*>> programs;  // by number, by rank; from init on
 
  private:
@@ -98,10 +101,12 @@ class SimState {
       if (ranks[r].present) continue;
       absent += (absent.empty() ? "" : ", ") + std::to_string(r);
       if (!ranks[r].life.ended || !stuck.empty()) continue;
-      stuck = programs_end_apart(Rank{static_cast<index_t>(r)}, ranks[r].life.closed, text({what, " needs all ranks"}));
+      stuck = noted(
+          programs_end_apart(Rank{static_cast<index_t>(r)}, ranks[r].life.closed, text({what, " needs all ranks"})),
+          whose);
     }
     return {text({what, " of all ranks, and these have not come: ", absent}), stuck,
-            absent_text(what, mesh.ranks(), options().deadline, absent)};
+            noted(absent_text(what, mesh.ranks(), options().deadline, absent), whose), whose};
   }
 
   index_t present_ = 0;

@@ -22,6 +22,7 @@ namespace tide::detail {
 struct SimCause {
   std::string text;     // part of a sentence
   std::string ended{};  // the whole sentence, where it is that a program has ended without a call
+  std::string whose{};  // see `noted`
 };
 
 class SimStuck {
@@ -35,7 +36,7 @@ class SimStuck {
     if (at) return follow(*at);
     for (std::size_t h = 0; h < machine_.hosts(); ++h) {
       for (const SimLane& lane : machine_.lanes(h)) {
-        if (lane.stopped) return {stops_before(lane)};
+        if (lane.stopped) return {stops_before(lane), {}, *lane.items.front().program->whose};
       }
     }
     return {};
@@ -89,9 +90,11 @@ class SimStuck {
   [[nodiscard]] SimCause follow(Place at) const {
     std::vector<Place> visited;
     std::string wait;
+    std::string whose;
+    const auto because = [&](const std::string& why) { return SimCause{wait + why, {}, whose}; };
     for (;;) {
       if (std::find(visited.begin(), visited.end(), at) != visited.end()) {
-        return {wait + "; and what would raise it waits for that"};
+        return because("; and what would raise it waits for that");
       }
       visited.push_back(at);
       const SimLane& lane = lane_at(at);
@@ -102,26 +105,28 @@ class SimStuck {
         const Op& op = lane.op();
         wait = wait_text(place_of(lane), mesh, lane.variant(), op,
                          item.program->words[static_cast<std::size_t>(op.word())], machine_.expected(item, op));
+        whose = *item.program->whose;
         const Raiser raiser = raiser_of(item, op);
-        if (raiser.program == nullptr) return {wait + "; no plan raises it"};
+        if (raiser.program == nullptr) return because("; no plan raises it");
         if (static_cast<std::int64_t>(raiser.program->next_run) <= raiser.run) return not_called(wait, *raiser.program);
         next = place_of(raiser);
         if (!next) {
-          return {text({wait, "; rank ", raiser.program->rank().value, " has sent it, and it does not come"})};
+          return because(text({"; rank ", raiser.program->rank().value, " has sent it, and it does not come"}));
         }
       } else if (!lane.items.empty() && lane.items.front().kind == SimItem::Kind::await) {
         next = place_of_counter(at.host, lane.items.front());
-        if (!next) return {wait + "; and a stream waits for an event that does not come"};
+        if (!next) return because("; and a stream waits for an event that does not come");
       } else {
-        return {wait + "; " + kept(at)};
+        return because("; " + kept(at));
       }
       at = *next;
     }
   }
 
   [[nodiscard]] static SimCause not_called(const std::string& wait, const SimProgram& other) {
-    SimCause cause{text({wait, "; rank ", other.rank().value, " has not made that call"})};
-    if (other.life->ended) cause.ended = programs_end_apart(other.rank(), other.life->closed, wait);
+    SimCause cause{text({wait, "; rank ", other.rank().value, " has not made that call"}), {}, *other.whose};
+    if (other.life->ended)
+      cause.ended = noted(programs_end_apart(other.rank(), other.life->closed, wait), *other.whose);
     return cause;
   }
 

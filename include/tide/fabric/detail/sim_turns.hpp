@@ -34,12 +34,14 @@ struct SimWait {
   std::string text;     // "an event"
   std::string ended{};  // the whole sentence, where it is that a program has ended
   std::string late{};   // the whole sentence where the deadline passes, if there is a better one
+  std::string whose{};  // see `noted`; the ranks' in `text`, where it names some
 };
 
 class SimTurns {
  public:
-  SimTurns(const SimOptions& options, std::size_t hosts)
-      : machine(options, hosts, failure), hosts_(std::make_unique<Host[]>(hosts)) {}
+  // @param shards  ranks of a replica, where there are replicas; else 0
+  SimTurns(const SimOptions& options, std::size_t hosts, index_t shards)
+      : machine(options, hosts, failure), shards_(shards), hosts_(std::make_unique<Host[]>(hosts)) {}
   SimTurns(const SimTurns&) = delete;
   SimTurns& operator=(const SimTurns&) = delete;
 
@@ -103,9 +105,9 @@ class SimTurns {
   // ---- threads ----
 
   // Runs `program(host)` for all hosts, each on a thread of its own, and throws again what was thrown first, which
-  // fails them all.  @param who  (host -> text) names one that threw
-  template <class Program, class Who>
-  void run(const Program& program, const Who& who) {
+  // fails them all.  @param threw  (name of a host, what -> text) says that a host threw
+  template <class Program, class Threw>
+  void run(const Program& program, const Threw& threw) {
     open();
     run_threads(
         machine.hosts(),
@@ -114,8 +116,9 @@ class SimTurns {
           program(host);
           leave();
         },
+        [&](std::size_t host) { return name(host); },
         [&](std::size_t host, const char* what) {
-          fail(Errc::operation, text({who(host), " threw: ", what}));
+          fail(Errc::operation, threw(name(host), what));
           leave();
         },
         [&](std::size_t started) { start(started); });
@@ -222,9 +225,10 @@ class SimTurns {
     const SimCause cause = SimStuck(machine).cause_of(host);
     if (fail_of_ends(wait, cause)) return;
     if (!wait.late.empty()) return fail(Errc::deadline, wait.late);
-    fail(Errc::deadline,
-         text({"tide::SimFabric: the deadline of ", seconds_text(machine.options().host.deadline), " passed: rank ",
-               host, " waits for ", wait.text, "; ", cause.text.empty() ? no_op_waits : cause.text, "."}));
+    fail(Errc::deadline, noted(text({"tide::SimFabric: the deadline of ", seconds_text(machine.options().host.deadline),
+                                     " passed: ", name(host), " waits for ", wait.text, "; ",
+                                     cause.text.empty() ? no_op_waits : cause.text, "."}),
+                               cause.text.empty() ? wait.whose : cause.whose));
   }
 
   // Nothing will ever happen, and somebody waits.
@@ -234,8 +238,9 @@ class SimTurns {
     const SimWait wait = hosts_[host].what(hosts_[host].object);
     const SimCause cause = SimStuck(machine).cause_of(host);
     if (fail_of_ends(wait, cause)) return;
-    fail(Errc::deadline, text({"tide::SimFabric: nothing can go on: rank ", host, " waits for ", wait.text,
-                               cause.text.empty() ? "" : "; ", cause.text, "."}));
+    fail(Errc::deadline, noted(text({"tide::SimFabric: nothing can go on: ", name(host), " waits for ", wait.text,
+                                     cause.text.empty() ? "" : "; ", cause.text, "."}),
+                               cause.text.empty() ? wait.whose : cause.whose));
   }
 
   // That a program has ended without a call says more than that others wait.
@@ -282,6 +287,13 @@ class SimTurns {
     hosts_[host].turn.wait(lock, [&] { return current_ == host; });
   }
 
+  // A host, for people to read.
+  [[nodiscard]] std::string name(std::size_t host) const {
+    const auto rank = static_cast<index_t>(host);
+    return shards_ == 0 ? text({"rank ", rank}) : rank_of_replica(rank % shards_, rank / shards_);
+  }
+
+  const index_t shards_;
   std::unique_ptr<Host[]> hosts_;
   std::deque<std::size_t> ready_;   // their waits are over
   std::deque<std::size_t> paused_;  // they wait for nothing
