@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -354,6 +355,33 @@ void slow_stream(const Ranks& ranks) {
     stream.synchronize();
   });
   check_same_error(texts, {"the deadline of " + soon_text + " passed"});
+}
+
+/// More runs than a fabric has room for, behind a slow function: an error of the call that finds none.
+template <class Ranks>
+void too_many_runs(const Ranks& ranks) {
+  const Block layout = block_on(2);
+  const CollectiveOracle oracle(layout.view());
+  std::vector<int> called(2, 0);
+  std::vector<std::optional<tide::Errc>> codes(2);
+  const auto texts = errors_of(impatient(ranks), 2, [&](auto& fabric) {
+    BlockReduce<Ranks> reduce(fabric, layout, oracle, "the block");
+    fabric.init();
+    auto stream = fabric.stream();
+    Ranks::occupy(stream, 3 * soon);
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    try {
+      for (; called[rank] < 1000; ++called[rank]) {
+        static_cast<void>(reduce.pipeline().enqueue(reduce.storage(), reduce.output(), stream));
+      }
+    } catch (const tide::Error& error) {
+      codes[rank] = error.code();
+      throw;
+    }
+  });
+  check_same_error(texts, {"the deadline of " + soon_text + " passed"});
+  CHECK(codes == std::vector<std::optional<tide::Errc>>(2, tide::Errc::deadline));
+  CHECK(called == std::vector<int>(2, 64));
 }
 
 // ---- close ----------------------------------------------------------------------------------------------------------

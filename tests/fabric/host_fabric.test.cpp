@@ -58,6 +58,10 @@ TEST_CASE("HostFabric: a function on a stream that takes longer than the deadlin
   fabric_suite::slow_stream(HostRanks{});
 }
 
+TEST_CASE("HostFabric: more runs than find room are a deadline error of the call") {
+  fabric_suite::too_many_runs(HostRanks{});
+}
+
 TEST_CASE("HostFabric: close waits, may be repeated, and ends the calls") { fabric_suite::closing(HostRanks{}); }
 
 TEST_CASE("HostFabric: before init there is no memory and no call") { fabric_suite::before_init(HostRanks{}); }

@@ -30,6 +30,10 @@ TEST_CASE("SimFabric: a stream that is busy for longer than the deadline fails a
   fabric_suite::slow_stream(SimRanks{});
 }
 
+TEST_CASE("SimFabric: more runs than find room are a deadline error of the call") {
+  fabric_suite::too_many_runs(SimRanks{});
+}
+
 TEST_CASE("SimFabric: close waits, may be repeated, and ends the calls") { fabric_suite::closing(SimRanks{}); }
 
 TEST_CASE("SimFabric: before init there is no memory and no call") { fabric_suite::before_init(SimRanks{}); }

@@ -127,7 +127,9 @@ class FabricPort {
   virtual std::int32_t attach(std::vector<PlanVariant> variants, ArenaPlaces places, std::string label) = 0;
   /// Starts a run of a variant; work on `stream` so far comes before it, and so do earlier runs of the program, on
   /// whichever streams they were.
-  /// @throws Error (Errc::order) when ranks call different things; (Errc::capacity) when too many runs are queued
+  /// @throws Error (Errc::order) when ranks call different things; (Errc::deadline) when as many runs or entries of the
+  ///         stream as there is room for are queued, and none of them ends in time; what another rank has refused this
+  ///         call with; the fabric's error when it has failed
   virtual void launch(std::int32_t program, std::int32_t variant, const Bindings& bindings, StreamRef stream) = 0;
   /// The event of an exit of the latest run.
   [[nodiscard]] virtual Event exit_event(std::int32_t program, ExitKind kind) = 0;
