@@ -84,4 +84,31 @@ TEST_CASE("a network that takes one thing and never brings it: the lane that wai
                     " (put) to rank 1 waits for the network, which has 1 of this rank on their way."});
 }
 
+TEST_CASE("a network that takes two puts of a pipeline to a peer: each pipeline may have two there") {
+  HostRanks ranks{.options = {.deadline = 60s}, .ranks_per_node = 1};
+  ranks.options.network_depth = 2;
+  std::atomic<int> puts{0};
+  // The last puts of one pipeline are on their way to a peer when the first of the other are sent there.
+  ranks.options.network_hook = [&](const tide::HostHookPoint& point) {
+    if (point.op.kind == tide::OpKind::put) ++puts;
+    return tide::HostDelivery{5ms};
+  };
+  const tide::DynamicLayout layout = layout_on({3, 1});
+  const CollectiveOracle oracle(layout.view());
+  using Session =
+      GatherSession<tide::UnicastTransport, tide::RdmaDoublingTransport<tide::Bytes<96>, tide::PutsInFlight<2>>>;
+  check_no_error(errors_of(ranks, 3, [&](tide::HostFabric& fabric) {
+    Session one(fabric, layout, oracle);
+    Session two(fabric, layout, oracle);
+    fabric.init();
+    tide::HostStream first = fabric.stream();
+    tide::HostStream second = fabric.stream();
+    one.step(0, first);
+    two.step(0, second);
+    first.synchronize();
+    second.synchronize();
+  }));
+  CHECK(puts > 0);
+}
+
 }  // namespace lost_puts_test

@@ -60,8 +60,8 @@ struct HostOptions {
   HostNetwork network = HostNetwork::available;
   HostHook hook = nullptr;
   HostNetworkHook network_hook = nullptr;
-  index_t network_depth = 0;  ///< with a network hook: puts that a rank may have on their way to a peer; one more is an
-                              ///< error; 0: any number
+  index_t network_depth = 0;  ///< with a network hook: puts that a pipeline of a rank may have on their way to a peer;
+                              ///< one more is an error; 0: any number. All its puts to a peer are on one lane
   index_t network_queue = 0;  ///< with a network hook: puts and signals that a rank may have on their way in all; a
                               ///< lane with one more waits, as long as the deadline; 0: any number
   index_t memory_bytes = 0;   ///< what the arenas of all ranks may take; 0: the machine's memory
