@@ -179,11 +179,13 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
                                StreamRef stream) {
   require_open("a call");
   detail::HostLane& caller = own_lane(stream);
+  Program& program = programs_[static_cast<std::size_t>(index)];
+  detail::HostProgram& body = *program.body;
+  // Before the others count on the call.
+  if (const char* wrong = body.reserve_zeros(variant_index, bindings)) refuse(Errc::capacity, wrong);
   const std::optional<detail::Refusal> refusal = state_->enter_call(rank_, index, bindings.slot);
   if (state_->failure.failed()) raise_failure();
   if (refusal) raise(refusal->code, refusal->text);
-  Program& program = programs_[static_cast<std::size_t>(index)];
-  detail::HostProgram& body = *program.body;
   const std::uint64_t run = body.runs();
   const std::uint64_t call = state_->calls(rank_) - 1;
   if (!while_waiting(!body.has_room(), [&] { return body.begin(variant_index, bindings, call); })) {

@@ -61,6 +61,11 @@ class HostProgram {
     return runs_[next_run_ % max_runs].lanes_left.load(std::memory_order_acquire) == 0;
   }
 
+  // What keeps a call that is not made yet from being made.
+  [[nodiscard]] const char* reserve_zeros(std::int32_t variant_index, const Bindings& bindings) {
+    return Run::reserve_zeros(variant(variant_index), bindings, zeros_);
+  }
+
   // Makes room for a run and says what it is bound to. Waits for the oldest run when all are in flight; false when that
   // took longer than the deadline, or after a failure.
   [[nodiscard]] bool begin(std::int32_t variant_index, const Bindings& bindings, std::uint64_t call) {
@@ -277,8 +282,8 @@ class HostProgram {
   std::string label_;
   Rank rank_;
   HostOps ops_;
-  std::deque<Run> runs_;        // a ring of max_runs; a deque: they stay where they are
-  std::optional<Zeros> zeros_;  // made for the first gradient that is missing from a table
+  std::deque<Run> runs_;  // a ring of max_runs; a deque: they stay where they are
+  Zeros zeros_;           // made for the first gradient that is missing from a table
   std::vector<index_t> merged_position_;
   std::array<std::atomic<std::uint64_t>*, 3> exit_counters_{};  // by ExitKind
   std::atomic<std::uint64_t> caller_done_{0};

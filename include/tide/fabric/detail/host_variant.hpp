@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,17 +88,23 @@ struct HostRun {
 
   explicit HostRun(std::size_t parameters) : table(parameters) {}
 
-  // @param zeros  made for the first gradient that is missing from a table
-  void bind(const HostVariant& to, const Bindings& given, std::uint64_t number, std::optional<Zeros>& zeros) {
+  // Makes the zeros for the first gradient that is missing from a table; what is wrong where there is no memory for
+  // them. For a call that is not made yet: it can be refused on all ranks.
+  [[nodiscard]] static const char* reserve_zeros(const HostVariant& of, const Bindings& given, Zeros& zeros) {
+    const void* const* table = given.gradient_table;
+    if (table == nullptr || std::count(table, table + of.gradient_start.size(), missing_gradient()) == 0)
+      return nullptr;
+    return zeros.reserve(of.largest_gradient);
+  }
+
+  // @param zeros  reserved
+  void bind(const HostVariant& to, const Bindings& given, std::uint64_t number, const Zeros& zeros) {
     bindings = given;
     variant = &to;
     call = number;
     if (given.gradient_table == nullptr) return;
     std::copy_n(given.gradient_table, table.size(), table.begin());
-    if (std::count(table.begin(), table.end(), missing_gradient()) > 0) {
-      if (!zeros) zeros.emplace(variant->largest_gradient);
-      std::replace(table.begin(), table.end(), missing_gradient(), zeros->data());
-    }
+    std::replace(table.begin(), table.end(), missing_gradient(), zeros.data());
     bindings.gradient_table = table.data();
   }
 };

@@ -148,6 +148,11 @@ inline void SimFabric::launch(std::int32_t index, std::int32_t variant_index, co
                               StreamRef stream) {
   require_open("a call");
   const std::int32_t caller = own_lane(stream);
+  Program& program = programs_[static_cast<std::size_t>(index)];
+  detail::SimProgram& body = *program.body;
+  // Before the others count on the call.
+  const detail::HostVariant& variant = body.variants[static_cast<std::size_t>(variant_index)];
+  if (const char* wrong = detail::HostRun::reserve_zeros(variant, bindings, body.zeros)) refuse(Errc::capacity, wrong);
   const detail::CallLedger::Entered entered =
       state_->ledger.enter(rank_, index, bindings.slot, [&](Rank of, std::int32_t which) {
         return state_->at(of).declared.attached[static_cast<std::size_t>(which)].label;
@@ -155,8 +160,6 @@ inline void SimFabric::launch(std::int32_t index, std::int32_t variant_index, co
   if (!entered.differs.empty()) state_->turns->fail(Errc::order, detail::noted(entered.differs, state_->whose));
   state_->turns->failure.raise_if_failed();
   if (entered.refused) raise(entered.refused->code, entered.refused->text);
-  Program& program = programs_[static_cast<std::size_t>(index)];
-  detail::SimProgram& body = *program.body;
   state_->turns->wait(
       host_, [&] { return body.has_room(); }, [&] { return detail::SimWait{detail::oldest_run(body.label)}; });
   state_->turns->failure.raise_if_failed();
@@ -168,7 +171,6 @@ inline void SimFabric::launch(std::int32_t index, std::int32_t variant_index, co
   item.run = run;
   item.lane = detail::SimItem::all_lanes;
   if (state_->options().lanes == HostLanes::merged) return push(caller, std::move(item));
-  const detail::HostVariant& variant = body.variants[static_cast<std::size_t>(variant_index)];
   const std::vector<std::int32_t>& lanes = program.lanes[static_cast<std::size_t>(variant_index)];
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     if (!variant.uses(l)) continue;

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,7 +69,7 @@ struct SimProgram {
   std::string label;
   std::uint64_t next_run = 0;
   std::deque<Run> runs{};
-  std::optional<Zeros> zeros{};
+  Zeros zeros{};
   std::vector<std::uint64_t> words{};
   std::array<std::int32_t, 3> exit_counters{-1, -1, -1};  // by ExitKind
   std::int32_t caller_counter = -1;                       // how many runs have finished on the caller's lane

@@ -5,7 +5,6 @@
 
 #pragma once
 
-#include <tide/core/error.hpp>          // raise
 #include <tide/layout/layout_view.hpp>  // LayoutView
 
 #include <algorithm>
@@ -25,8 +24,11 @@ namespace tide::detail {
 
 class Zeros {
  public:
-  explicit Zeros(index_t bytes) : memory_(std::calloc(static_cast<std::size_t>(bytes), 1)) {
-    if (!memory_) raise(Errc::capacity, "tide::GradientTable: there is no memory for the zeros of missing gradients.");
+  // Sets so many bytes aside, the first time; what is wrong where there are not so many.
+  [[nodiscard]] const char* reserve(index_t bytes) noexcept {
+    if (!memory_) memory_.reset(std::calloc(static_cast<std::size_t>(bytes), 1));
+    if (memory_) return nullptr;
+    return "tide::GradientTable: there is no memory for the zeros of missing gradients.";
   }
 
   [[nodiscard]] const void* data() const noexcept { return memory_.get(); }
