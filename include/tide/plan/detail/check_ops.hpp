@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <tide/core/math.hpp>                  // checked_product
 #include <tide/plan/detail/flat_table.hpp>     // FlatTable
 #include <tide/plan/detail/op_rows.hpp>        // OpRows
 #include <tide/plan/detail/piece_table.hpp>    // PieceTable
@@ -179,12 +180,13 @@ class OpCheck {
         good = false;
       }
     }
+    if (!good) return;  // and its numbers may be any
     // Rows that lie alike may be one for the replay, which counts what it has to follow; of one op not even it takes
     // all.
-    const index_t ranks = all || in_switch ? mesh().ranks_per_node : 1;
+    const index_t places = (all || in_switch ? mesh().ranks_per_node : 1) * (1 + pieces);
     const bool dense = target.dense() && source_rows(op).dense();
-    const bool many = !dense && static_cast<index_t>(op.rows) * ranks * (1 + pieces) > most_;
-    rows_ = many ? most_ + 1 : std::min(rows_ + ranks * (1 + pieces), most_ + 1);
+    const index_t rows = checked_product(dense ? 1 : static_cast<index_t>(op.rows), places);
+    rows_ = rows < 0 || rows > most_ ? most_ + 1 : std::min(rows_ + places, most_ + 1);
   }
 
   [[nodiscard]] bool check_pieces(const Op& op, Rank rank, index_t pieces, index_t input) {
