@@ -14,7 +14,7 @@
 
 #pragma once
 
-#include <tide/plan/detail/describe.hpp>  // place_text, word_text
+#include <tide/plan/detail/describe.hpp>  // left, right, operands
 #include <tide/plan/plan.hpp>             // Plan
 
 #include <ostream>

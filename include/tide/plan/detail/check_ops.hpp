@@ -10,6 +10,9 @@
 #include <tide/plan/detail/piece_table.hpp>    // PieceTable
 #include <tide/plan/detail/verify_report.hpp>  // VerifyReport
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 

@@ -4,15 +4,18 @@
 
 #pragma once
 
+#include <tide/core/math.hpp>                  // checked_product
 #include <tide/core/text.hpp>                  // printable
 #include <tide/layout/layout_rules.hpp>        // check
-#include <tide/plan/detail/op_rows.hpp>        // checked_product
 #include <tide/plan/detail/verify_report.hpp>  // VerifyReport
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tide::detail {
 

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <tide/core/math.hpp>        // checked_product
 #include <tide/plan/collective.hpp>  // Collective
 #include <tide/plan/op.hpp>          // Op
 

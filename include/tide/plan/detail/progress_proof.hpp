@@ -8,8 +8,11 @@
 #include <tide/plan/detail/op_graph.hpp>       // OpGraph
 #include <tide/plan/detail/verify_report.hpp>  // VerifyReport
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
