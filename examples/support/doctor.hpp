@@ -13,6 +13,7 @@
 
 #include "args.hpp"
 #include "files.hpp"
+#include "median.hpp"
 #include "program.hpp"
 #include "table.hpp"
 
@@ -117,8 +118,7 @@ template <class Run>
     run();
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[2];
+  return median(std::move(seconds));
 }
 
 namespace doctor {

@@ -170,6 +170,9 @@ class FlatGather {
 
 namespace detail {
 
+// The sums are written once more here, though HostFabric's kernels add along the same tree: a baseline that shared them
+// would be wrong wherever they are, and as fast or slow.
+
 // The tree's sum of inputs [First, Last) at one position.
 template <int First, int Last>
 [[nodiscard]] inline float tree_at(const float* const* inputs, index_t i) {

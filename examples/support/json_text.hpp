@@ -34,26 +34,8 @@ class JsonText {
   }
 
   /// A text in quotes. What is not UTF-8, as the name of a file may be, reads U+FFFD there.
-  JsonText(std::string_view words) : text_("\"") {  // NOLINT(google-explicit-constructor)
-    constexpr std::string_view digits = "0123456789abcdef";
-    for (const char c : words) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte >= 0x80) {
-        using Json = nlohmann::json;
-        text_ = Json(std::string(words)).dump(-1, ' ', false, Json::error_handler_t::replace);
-        return;
-      }
-      if (byte < 0x20) {
-        text_ += "\\u00";
-        text_ += digits[byte / 16U];
-        text_ += digits[byte % 16U];
-        continue;
-      }
-      if (c == '"' || c == '\\') text_ += '\\';
-      text_ += c;
-    }
-    text_ += '"';
-  }
+  JsonText(std::string_view words)  // NOLINT(google-explicit-constructor)
+      : text_(nlohmann::json(words).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)) {}
 
   /// JSON that is text already.
   [[nodiscard]] static JsonText raw(std::string text) {

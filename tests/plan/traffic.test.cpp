@@ -6,6 +6,8 @@
 
 #include <tide/plan/traffic.hpp>
 
+#include <cstdint>
+
 namespace {
 
 using tide::Traffic;
@@ -52,6 +54,14 @@ static_assert(traffic_of(with_kernel(add), reduced) == Traffic{4 * 24 + 48, 48, 
 
 // 6 floats of each of two places, of every rank, in; 6 out: the own rank's part is counted.
 static_assert(traffic_of(with_kernel(tide::switch_kernel(tide::Finish::store, 2)), reduced) == Traffic{2 * 24, 24, 1});
+
+// As many floats as bf16 do not fit.
+static_assert([] {
+  tide::Op op;
+  op.kind = tide::OpKind::reduce;
+  op.width = INT64_MAX - 1;
+  return tide::target_width(with_kernel(sum), op);
+}() == -1);
 
 TEST_CASE("traffic: a put moves its bytes to one rank") {
   tide::Op put;

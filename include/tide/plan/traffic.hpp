@@ -16,6 +16,7 @@
 
 #pragma once
 
+#include <tide/core/math.hpp>        // checked_product
 #include <tide/plan/collective.hpp>  // Collective
 #include <tide/plan/op.hpp>          // Op
 
@@ -30,15 +31,17 @@ struct Traffic {
   [[nodiscard]] friend constexpr bool operator==(const Traffic&, const Traffic&) = default;
 };
 
-/// Bytes of a row at the target: as many elements as at the source, in the kernel's output element where there is one.
-/// @pre `op.kernel` is an entry of the collective's kernel table if the op is a reduce or a cast
+/// Bytes of a row at the target: as many elements as at the source, in the kernel's output element where there is one;
+/// -1 where that does not fit into an index_t.
+/// @pre `op.kernel` is an entry of the collective's kernel table, of known elements, if the op is a reduce or a cast
 [[nodiscard]] constexpr index_t target_width(const Collective& collective, const Op& op) noexcept {
   if (op.kind != OpKind::reduce && op.kind != OpKind::cast) return op.width;
   const Kernel& kernel = collective.kernels[op.kernel];
-  return op.width / static_cast<index_t>(size_bytes(kernel.input)) * static_cast<index_t>(size_bytes(kernel.output));
+  const index_t elements = op.width / static_cast<index_t>(size_bytes(kernel.input));
+  return checked_product(elements, static_cast<index_t>(size_bytes(kernel.output)));
 }
 
-/// What an op moves.  @pre that of `target_width`
+/// What an op moves.  @pre that of `target_width`, and that all of it fits into an index_t
 [[nodiscard]] constexpr Traffic traffic(const Collective& collective, const Op& op) noexcept {
   const auto rows = static_cast<index_t>(op.rows);
   switch (op.kind) {

@@ -7,6 +7,7 @@
 #include <tide/core/math.hpp>        // checked_product
 #include <tide/plan/collective.hpp>  // Collective
 #include <tide/plan/op.hpp>          // Op
+#include <tide/plan/traffic.hpp>     // target_width
 
 #include <cstdint>
 
@@ -45,13 +46,8 @@ struct OpRows {
 
 // @pre the kernel of a reduce or cast is one of the table, and of known elements
 [[nodiscard]] constexpr OpRows target_rows(const Op& op, const Collective& collective) noexcept {
-  OpRows rows{op.target_offset, op.width, static_cast<index_t>(op.target_pitch), static_cast<index_t>(op.rows)};
-  if (op.kind == OpKind::reduce || op.kind == OpKind::cast) {
-    const Kernel& kernel = kernel_of(op, collective);
-    const index_t elements = op.width / static_cast<index_t>(size_bytes(kernel.input));
-    rows.width = checked_product(elements, static_cast<index_t>(size_bytes(kernel.output)));
-  }
-  return rows;
+  return {op.target_offset, target_width(collective, op), static_cast<index_t>(op.target_pitch),
+          static_cast<index_t>(op.rows)};
 }
 
 // Whether an op reads its inputs at every rank of its node.  @pre the kernel of a reduce is one of the table
