@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hash behind fingerprint.hpp: every field that ranks must agree on as a 64-bit word, lists with their length first.
+// The hash behind fingerprint.hpp: each field that ranks agree on as a 64-bit word, lists with their length first.
 
 #pragma once
 
