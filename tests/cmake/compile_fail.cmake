@@ -24,7 +24,7 @@ function(tide_add_compile_fail_tests suffix)
       set(test compile_fail/${name}/${case}${suffix})
       add_test(NAME ${test} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/cmake/check_compile_fail.py
                                     ${case} ${path} ${arg_COMMAND} -I${PROJECT_SOURCE_DIR}/include)
-      set_tests_properties(${test} PROPERTIES LABELS compile-fail TIMEOUT 120)
+      set_tests_properties(${test} PROPERTIES LABELS compile-fail TIMEOUT 300)
     endforeach()
   endforeach()
 endfunction()

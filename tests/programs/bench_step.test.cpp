@@ -51,8 +51,9 @@ TEST_CASE("bench_step: without flags it measures what the targets speak of") {
 
 TEST_CASE("bench_step: flags say what they say") {
   const StepOptions options =
-      parsed({"--layers", "2", "--tokens=128", "--hidden", "1024", "--samples", "1", "--warmup", "0", "--inbox", "ring",
-              "--prefetch", "2", "--groups", "halves", "--without", "stock,symmetric", "--one-gpu", "--json", "x.json"});
+      parsed({"--layers", "2",         "--tokens=128",    "--hidden",  "1024",       "--samples", "1",
+              "--warmup", "0",         "--inbox",         "ring",      "--prefetch", "2",         "--groups",
+              "halves",   "--without", "stock,symmetric", "--one-gpu", "--json",     "x.json"});
   CHECK(options.layers == 2);
   CHECK(options.tokens == 128);
   CHECK(options.hidden == 1024);
