@@ -12,6 +12,7 @@
 
 #include "conformance/fabric.hpp"
 #include "conformance/lost_puts.hpp"
+#include "conformance/op_places.hpp"
 #include "support/raised.hpp"
 #include "support/sim_ranks.hpp"
 
@@ -27,6 +28,8 @@ using fabric_suite::Block;
 using lost_puts::every_loss;
 using lost_puts::GatherSession;
 using lost_puts::ReduceSession;
+using op_places::Place;
+using op_places::world;
 
 using Rdma = tide::RdmaDoublingTransport<tide::Bytes<96>, tide::PutsInFlight<2>>;
 using SendRecv = tide::SendRecvDoublingTransport<tide::Bytes<96>, tide::PutsInFlight<2>>;
@@ -45,33 +48,11 @@ TEST_CASE("SimFabric: of every run, each put and each signal to another node in 
   CHECK(every_loss<Reduces<tide::RdmaDirectTransport, Slot>>({3, 1}, {.network_queue = 1}, all) == 168);
 }
 
-constexpr index_t world = 3;
-
 /// Three gathers and three reduces, and a wait for all of them.
 template <class Transport>
 std::vector<std::string> errors_with(const SimRanks& ranks) {
-  const Block layout = fabric_suite::block_on(world);
-  const CollectiveOracle oracle(layout.view());
-  return errors_of(ranks, world, [&](tide::SimFabric& fabric) {
-    tide::SlotPool<tide::Depth<2>, Block> pool(fabric, layout);
-    GatherRank<SimRanks, Block, Transport> gather(fabric, pool, layout, oracle, "the block");
-    fabric_suite::BlockReduce<SimRanks> reduce(fabric, layout, oracle, "the block");
-    fabric.init();
-    tide::HostStream stream = fabric.stream();
-    tide::HostStream other = fabric.stream();
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      gather.step(pool, step % 2 == 0 ? Source::masters : Source::shards, step, stream);
-      reduce.step(From::storage, step, other);
-    }
-    fabric.close();
-  });
+  return op_places::errors_of_steps<Transport>(ranks, 3, [](tide::SimFabric& fabric, auto&, auto&) { fabric.close(); });
 }
-
-struct Place {
-  std::string label;
-  index_t seq;
-  auto operator<=>(const Place&) const = default;
-};
 
 /// Where the ops of a rank's plans are.
 template <class Transport>
@@ -94,9 +75,7 @@ TEST_CASE_TEMPLATE("SimFabric: a rank that stops before an op, whichever it is, 
       SimRanks ranks;
       ranks.options.host.lanes = lanes;
       ranks.options.delay = [&](const tide::HostHookPoint& point) -> tide::Duration {
-        const bool here =
-            point.rank.value == 1 && point.label == place.label && point.run == 1 && point.seq == place.seq;
-        return here ? tide::Duration::max() : tide::Duration(0);
+        return place.is_at(point, 1) ? tide::Duration::max() : tide::Duration(0);
       };
       check_same_error(errors_with<Transport>(ranks),
                        {"tide::SimFabric: nothing can go on: rank ",

@@ -6,71 +6,42 @@
 #include <doctest/doctest.h>
 #include <tide/transport/multicast_transport.hpp>
 
-#include "conformance/fabric.hpp"
+#include "conformance/op_places.hpp"
 #include "support/host_ranks.hpp"
 
 #include <set>
 
 using namespace tide_test;
 using fabric_suite::Block;
+using op_places::errors_of_steps;
+using op_places::Place;
+using op_places::world;
 
 namespace {
-
-constexpr index_t world = 3;
 
 /// Three gathers and three reduces; whoever is done listens for a failure of others.
 template <class Transport>
 std::vector<std::string> errors_with(tide::HostOptions options) {
-  const Block layout = fabric_suite::block_on(world);
-  const CollectiveOracle oracle(layout.view());
-  return errors_of(HostRanks{options}, world, [&](tide::HostFabric& fabric) {
-    tide::SlotPool<tide::Depth<2>, Block> pool(fabric, layout);
-    GatherRank<HostRanks, Block, Transport> gather(fabric, pool, layout, oracle, "the block");
-    fabric_suite::BlockReduce<HostRanks> reduce(fabric, layout, oracle, "the block");
-    fabric.init();
-    tide::HostStream stream = fabric.stream();
-    tide::HostStream other = fabric.stream();
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      gather.step(pool, step % 2 == 0 ? Source::masters : Source::shards, step, stream);
-      reduce.step(From::storage, step, other);
-    }
-    stream.synchronize();
-    other.synchronize();
-    fabric_suite::listen(fabric);
-  });
+  return errors_of_steps<Transport>(HostRanks{options}, 3,
+                                    [](tide::HostFabric& fabric, tide::HostStream& stream, tide::HostStream& other) {
+                                      stream.synchronize();
+                                      other.synchronize();
+                                      fabric_suite::listen(fabric);
+                                    });
 }
-
-struct Place {
-  std::string label;
-  index_t seq;
-  auto operator<=>(const Place&) const = default;
-};
 
 /// Where the ops of a rank's plans are.
 template <class Transport>
 std::set<Place> ops_of(index_t rank) {
   std::set<Place> ops;
   std::mutex mutex;
-  const Block layout = fabric_suite::block_on(world);
-  const CollectiveOracle oracle(layout.view());
   HostRanks all;
   all.options.hook = [&](const tide::HostHookPoint& point) -> std::optional<std::string> {
     const std::lock_guard lock(mutex);
     if (point.rank.value == rank && point.run == 1) ops.insert({std::string(point.label), point.seq});
     return std::nullopt;
   };
-  check_no_error(errors_of(all, world, [&](tide::HostFabric& fabric) {
-    tide::SlotPool<tide::Depth<2>, Block> pool(fabric, layout);
-    GatherRank<HostRanks, Block, Transport> gather(fabric, pool, layout, oracle, "the block");
-    fabric_suite::BlockReduce<HostRanks> reduce(fabric, layout, oracle, "the block");
-    fabric.init();
-    tide::HostStream stream = fabric.stream();
-    for (std::uint64_t step = 0; step < 2; ++step) {
-      gather.step(pool, step % 2 == 0 ? Source::masters : Source::shards, step, stream);
-      reduce.step(From::storage, step, stream);
-    }
-    fabric.close();
-  }));
+  check_no_error(errors_of_steps<Transport>(all, 2, [](tide::HostFabric& fabric, auto&, auto&) { fabric.close(); }));
   return ops;
 }
 
@@ -87,9 +58,7 @@ TEST_CASE_TEMPLATE("HostFabric: an op that fails, whichever it is, is named by a
       CAPTURE(place.seq);
       tide::HostOptions options;
       options.hook = [rank, place](const tide::HostHookPoint& point) -> std::optional<std::string> {
-        const bool here =
-            point.rank.value == rank && point.label == place.label && point.run == 1 && point.seq == place.seq;
-        return here ? std::optional<std::string>("a test says so") : std::nullopt;
+        return place.is_at(point, rank) ? std::optional<std::string>("a test says so") : std::nullopt;
       };
       check_same_error(errors_with<Transport>(options),
                        {"tide::HostFabric: " + place.label + ", step 1, rank " + std::to_string(rank) + ", lane ",
@@ -111,10 +80,7 @@ TEST_CASE("HostFabric: a rank that stops before an op, whichever it is, becomes 
   const auto run = [](Case& stopped) {
     tide::HostOptions options{.deadline = fabric_suite::soon, .lanes = stopped.lanes};
     options.hook = [&stopped](const tide::HostHookPoint& point) -> std::optional<std::string> {
-      if (point.rank.value == 1 && point.label == stopped.place.label && point.run == 1 &&
-          point.seq == stopped.place.seq) {
-        std::this_thread::sleep_for(2 * fabric_suite::soon);
-      }
+      if (stopped.place.is_at(point, 1)) std::this_thread::sleep_for(2 * fabric_suite::soon);
       return std::nullopt;
     };
     stopped.texts = errors_with<tide::UnicastTransport>(options);
