@@ -19,7 +19,6 @@
 #include <tide/models/llama3_1.hpp>
 
 #include <array>
-#include <initializer_list>
 #include <vector>
 
 namespace tide_benchmark {
@@ -260,7 +259,7 @@ class BlockCompute {
     backward_attention(number, weights, gradients);
   }
   void backward_feed(index_t number, const BlockWeights& weights, const BlockGradients& gradients) const {
-    if (spoils_) spoil(gradients, {gate, up, down, attention_norm});
+    if (spoils_) spoil(gradients, feed_part());
     const Layer& layer = layers_[static_cast<std::size_t>(number)];
     const auto [tokens, width] = shape_;
     const index_t wide = shape_.feed_forward();
@@ -278,7 +277,7 @@ class BlockCompute {
     add(d, d_inner);
   }
   void backward_attention(index_t number, const BlockWeights& weights, const BlockGradients& gradients) const {
-    if (spoils_) spoil(gradients, {query, key, value, output, input_norm});
+    if (spoils_) spoil(gradients, attention_part());
     const Layer& layer = layers_[static_cast<std::size_t>(number)];
     const auto [tokens, width] = shape_;
     const index_t keys = shape_.keys();
@@ -388,7 +387,7 @@ class BlockCompute {
     multiply(Operand(ones_.as<Bf16>(), 1, from.rows), from, to);
   }
 
-  void spoil(const BlockGradients& gradients, std::initializer_list<BlockParameter> which) const {
+  void spoil(const BlockGradients& gradients, const BlockPart& which) const {
     for (const BlockParameter p : which) {
       must(cudaMemsetAsync(gradients[p], 0xFF, static_cast<std::size_t>(2 * shape_.elements(p)), stream_),
            "cudaMemsetAsync");

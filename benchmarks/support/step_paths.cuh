@@ -482,7 +482,7 @@ class StepGroup {
   StepGroup(const StepRank& rank, BlockPart part)
       : rank_(&rank),
         part_(std::move(part)),
-        layout_(layout_of(rank.view().group, part_)),
+        layout_(layout_of(rank.view(), part_)),
         masters_(own_spans(layout_.view(), rank.rank(), tide::Buffer::masters)),
         block_masters_(in_block(part_, masters_)) {}
 
@@ -514,15 +514,10 @@ class StepGroup {
   }
 
  private:
-  [[nodiscard]] static Layout layout_of(const tide::GroupView& block, const BlockPart& part) {
+  [[nodiscard]] static Layout layout_of(const tide::LayoutView& block, const BlockPart& part) {
     tide::DynamicGroup group;
-    for (const BlockParameter p : part) {
-      const tide::Parameter& parameter = block.parameters[p];
-      std::vector<index_t> extents;
-      for (int d = 0; d < parameter.shape.rank; ++d) extents.push_back(parameter.shape[d]);
-      group.add(parameter.name.str(), extents, parameter.gathered, parameter.gradient, parameter.sharding);
-    }
-    return Layout(std::move(group), {1, 2});
+    for (const BlockParameter p : part) add_copy(group, block.group.parameters[p]);
+    return Layout(std::move(group), block.mesh);
   }
 
   const StepRank* rank_;

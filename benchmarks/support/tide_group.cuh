@@ -34,14 +34,17 @@ using Output = tide::ShardsView<Layout, tide::Buffer::masters>;
   return *most;
 }
 
+/// Adds a copy of a parameter, every extent times `part` / `of`.
+inline void add_copy(tide::DynamicGroup& group, const tide::Parameter& parameter, index_t part = 1, index_t of = 1) {
+  std::vector<index_t> extents;
+  for (int d = 0; d < parameter.shape.rank; ++d) extents.push_back(parameter.shape[d] * part / of);
+  group.add(parameter.name.str(), extents, parameter.gathered, parameter.gradient, parameter.sharding);
+}
+
 /// A group on some ranks of one node, every extent of its parameters times `part` / `of`.
 [[nodiscard]] inline Layout layout_of(const tide::GroupView& group, index_t ranks, index_t part = 1, index_t of = 1) {
   tide::DynamicGroup copy;
-  for (const tide::Parameter& parameter : group.parameters) {
-    std::vector<index_t> extents;
-    for (int d = 0; d < parameter.shape.rank; ++d) extents.push_back(parameter.shape[d] * part / of);
-    copy.add(parameter.name.str(), extents, parameter.gathered, parameter.gradient, parameter.sharding);
-  }
+  for (const tide::Parameter& parameter : group.parameters) add_copy(copy, parameter, part, of);
   return Layout(std::move(copy), {1, ranks});
 }
 
