@@ -68,9 +68,9 @@ void refused_on_all(const Ranks& ranks, bool begun) {
       table.set(w, memory.at(w));
       if (is_missing) table.missing(w);
       return text_of([&] {
-        static_cast<void>(reduce.enqueue(table, sums, stream));
+        const auto exits = reduce.enqueue(table, sums, stream);
         ++called;
-        if (waits) stream.synchronize();
+        if (waits) exits.shards_ready.synchronize();  // the stream itself need not wait for other ranks
       });
     };
     const auto wait_for = [&](int calls) {
