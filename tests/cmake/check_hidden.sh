@@ -7,7 +7,7 @@
 set -euo pipefail
 
 symbols=$(readelf -sW "$1" | awk '$4 == "FUNC" && $7 != "UND" {print $5, $6, $8}' | c++filt |
-  grep -E 'tide::detail::[a-z_]*(_kernel|launch_[a-z_]+)<' || true)
+  grep -E 'tide::detail::([a-z_]*(_kernel|launch_[a-z_]+)<|(start|launch)_[a-z_]+\()' || true)
 total=$(grep -c . <<<"$symbols")
 seen=$(grep -E '^(GLOBAL|WEAK) DEFAULT' <<<"$symbols" || true)
 [[ $total -ge 10 ]] || { echo "check_hidden.sh: only $total kernels and launchers in $1" >&2; exit 1; }

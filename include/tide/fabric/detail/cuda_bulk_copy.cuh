@@ -100,7 +100,7 @@ TIDE_HIDDEN __global__ void __launch_bounds__(Ring::threads) bulk_copy_kernel(Cu
   residency.end(launch.residency);
 }
 
-inline cudaError_t launch_copy(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
+TIDE_HIDDEN inline cudaError_t launch_copy(const CudaLaunch& launch, int ctas, cudaStream_t stream) {
   return start_bulk_kernel<CopyRing>(&bulk_copy_kernel<CopyRing>, launch, ctas, stream);
 }
 

@@ -106,8 +106,8 @@ struct RingPlace {
 
 // Starts a kernel with a ring. A launch without tiles is the one that loads it.
 template <class Ring>
-inline cudaError_t start_bulk_kernel(void (*kernel)(CudaLaunch), const CudaLaunch& launch, int ctas,
-                                     cudaStream_t stream) {
+TIDE_HIDDEN cudaError_t start_bulk_kernel(void (*kernel)(CudaLaunch), const CudaLaunch& launch, int ctas,
+                                          cudaStream_t stream) {
   if (launch.tiles == 0) {
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring::shared_bytes);

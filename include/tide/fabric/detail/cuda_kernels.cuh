@@ -296,8 +296,8 @@ TIDE_HIDDEN __global__ void __launch_bounds__(cuda_threads) sum_kernel(CudaLaunc
 }
 
 // Starts a kernel; what it returns is of this launch alone, not what an earlier call of the thread left behind.
-inline cudaError_t start_kernel(void (*kernel)(CudaLaunch), const CudaLaunch& launch, int ctas, int threads,
-                                int shared_bytes, cudaStream_t stream) {
+TIDE_HIDDEN inline cudaError_t start_kernel(void (*kernel)(CudaLaunch), const CudaLaunch& launch, int ctas, int threads,
+                                            int shared_bytes, cudaStream_t stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(static_cast<unsigned>(threads));
