@@ -280,6 +280,50 @@ void one_pipeline_on_two_streams(const Ranks& ranks) {
   for (const std::string& text : wrong) CHECK(text == "");
 }
 
+inline constexpr auto few = tide::group(tide::param<tide::bf16>("w", {2, 3}), tide::param<tide::bf16>("b", {1}));
+inline constexpr auto none = tide::group(tide::param<tide::bf16>("w", {0, 3}));
+
+/// An exit comes after what its stream did before the call, also on a rank that has nothing to do in it: what is used
+/// again after the exit was in use until then.
+template <class Ranks, const auto& Group, class Inbox>
+void exits_after_calls(const Ranks& ranks) {
+  using Layout = tide::ShardLayout<Group, tide::Mesh<1, tide::dynamic>>;
+  constexpr index_t n = 3;
+  const Layout layout({1, n});
+  const CollectiveOracle oracle(layout.view());
+  std::vector<std::string> wrong(n);
+  check_no_error(errors_of(ranks, n, [&](auto& fabric) {
+    ReduceRank<Ranks, Layout, tide::CopyEngineReducer<>, Inbox> reduce(fabric, layout, oracle);
+    fabric.init();
+    auto stream = fabric.stream();
+    auto other = fabric.stream();
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    for (std::uint64_t step = 1; step <= 6; ++step) {
+      const bool is_free = step % 2 == 0;
+      if (step % 4 < 2 || rank == 2) Ranks::occupy(stream, 3ms);
+      const tide::Event before = stream.record();
+      const tide::ReduceTicket ticket = reduce.start(From::storage, step, stream);
+      (is_free ? ticket.gradients_free : ticket.shards_ready).synchronize();
+      if (!before.ready()) wrong[rank] += is_free ? "gradients_free is early; " : "shards_ready is early; ";
+      reduce.read(ticket, step, other);
+    }
+    fabric.close();
+    wrong[rank] += reduce.verdict();
+  }));
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    CAPTURE(rank);
+    CHECK(wrong[rank] == "");
+  }
+}
+
+template <class Ranks>
+void exits_after_calls(const Ranks& ranks) {
+  exits_after_calls<Ranks, few, Inbox>(ranks);
+  exits_after_calls<Ranks, few, tide::SlotReuse>(ranks);
+  exits_after_calls<Ranks, none, Inbox>(ranks);
+  exits_after_calls<Ranks, none, tide::SlotReuse>(ranks);
+}
+
 // ---- deadline, poisoned ---------------------------------------------------------------------------------------------
 
 /// A rank that never enqueues: every other names it, the operation and the op; all further calls repeat that.

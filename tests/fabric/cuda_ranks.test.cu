@@ -254,6 +254,7 @@ TEST_CASE("CudaFabric: the suite of every fabric") {
   if (CudaProcess::world() == 3) {
     fabric_suite::in_order(ranks);
     fabric_suite::one_pipeline_on_two_streams(ranks);
+    fabric_suite::exits_after_calls(ranks);
     fabric_suite::absent_from_a_call(ranks);
   }
 }

@@ -50,6 +50,10 @@ TEST_CASE("HostFabric: runs of one pipeline stay in order over two streams") {
   fabric_suite::one_pipeline_on_two_streams(HostRanks{});
 }
 
+TEST_CASE("HostFabric: an exit comes after what its stream did before the call, on idle ranks too") {
+  fabric_suite::exits_after_calls(HostRanks{});
+}
+
 TEST_CASE("HostFabric: a rank that never enqueues is named by all, and every further call repeats the error") {
   fabric_suite::absent_from_a_call(HostRanks{});
 }

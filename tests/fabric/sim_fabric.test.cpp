@@ -22,6 +22,10 @@ TEST_CASE("SimFabric: runs of one pipeline stay in order over two streams") {
   fabric_suite::one_pipeline_on_two_streams(SimRanks{});
 }
 
+TEST_CASE("SimFabric: an exit comes after what its stream did before the call, on idle ranks too") {
+  fabric_suite::exits_after_calls(SimRanks{});
+}
+
 TEST_CASE("SimFabric: a rank that never enqueues is named by all, and every further call repeats the error") {
   fabric_suite::absent_from_a_call(SimRanks{});
 }

@@ -154,6 +154,22 @@ TEST_CASE("broken plans: an exit too early") {
                {"(multicast) writes slot bytes", "the caller of rank 1, which reads them"});
 }
 
+TEST_CASE("broken plans: an exit before the call, on a rank that owns nothing, and so touches nothing before it") {
+  static constexpr auto one_row = tide::group(tide::param<tide::bf16>("w", {1, 3}));
+  const auto exit_on_idle_lane = [](Planned& p) {
+    Plan& plan = p.plans[1];
+    const auto sum = tide::LaneIndex{static_cast<index_t>(plan.lanes.size()) - 1};
+    REQUIRE(plan.lanes.back().kind == LaneKind::sum);
+    REQUIRE(plan.exits[0].kind == tide::ExitKind::shards_ready);
+    REQUIRE(plan.exits[0].lane != sum);
+    plan.exits[0] = {tide::ExitKind::shards_ready, sum, 0};
+  };
+  check_broken(planned_reduce<tide::Ring<Chunks<2>, Bytes<768>>>(one_row.view(), 3), exit_on_idle_lane, Law::reuse,
+               {"rank 1: exit shards_ready may come before the call of its run"});
+  check_broken(planned_reduce<tide::SlotReuse>(one_row.view(), 3), exit_on_idle_lane, Law::reuse,
+               {"rank 1: exit shards_ready may come before the call of its run"});
+}
+
 TEST_CASE("broken plans: two writers of the same bytes, unordered") {
   check_broken(gather(),
                [](Planned& p) {  // rank 0 sends its second row to where rank 1 sends its first

@@ -9,7 +9,8 @@
 //    4  order        ops that touch a common byte, one of them writing, are ordered by lanes and signals
 //    5  progress     no waits in a circle, also with each rank's lanes merged; each wait is met by a signal
 //    6  bounds       no access outside a space; alignment holds
-//    7  reuse        memory is used again only when its last readers are done, in this run and in the next
+//    7  reuse        memory is used again only when its last readers are done, in this run and in the next; an exit
+//                    comes after the call
 //    8  agreement    the plans belong together: same ranks, words with one source, exits, names of what is moved
 //    9  memory       peak bytes are constants known before the run       (a rule for inboxes: reduce/inbox.hpp)
 //   10  no incast    at no step is a rank the destination of two transfers

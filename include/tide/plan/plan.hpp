@@ -53,7 +53,8 @@ enum class ExitKind : std::uint8_t {
   return names[static_cast<int>(kind)];
 }
 
-/// A point on a lane that the caller can wait for: after the first `position` ops of that lane.
+/// A point on a lane that the caller can wait for: after the first `position` ops of that lane. It is behind the call,
+/// and so behind all that the caller's stream did before.
 struct Exit {
   ExitKind kind = ExitKind::complete;
   LaneIndex lane{};

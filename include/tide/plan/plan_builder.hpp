@@ -122,8 +122,10 @@ class PlanBuilder {
     plan_.ops.push_back(synchronise(OpKind::wait, lane, plan_.rank, word, value, per_run));
   }
 
-  /// Declares that `kind` has come when the ops of `lane` so far are done.
+  /// Declares that `kind` has come when the ops of `lane` so far are done; those of the caller's lane where `lane` has
+  /// none yet, since an exit comes after the call.
   constexpr void exit(ExitKind kind, LaneIndex lane) {
+    if (plan_.size(lane) == 0) lane = caller();
     const index_t position = plan_.size(lane);
     require(position, most_i32, "tide::PlanBuilder: an exit must be behind at most 2147483647 ops of its lane", "exit",
             plan_.exits.size());

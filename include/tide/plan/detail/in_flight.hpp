@@ -48,7 +48,7 @@ class InFlight {
     AccessConflict pair;
     pair.earlier = *before;
     pair.later = put;
-    pair.in_flight = true;
+    pair.kind = AccessConflict::Kind::in_flight;
     order.keep(pair);
   }
 

@@ -112,6 +112,12 @@ class OpGraph {
     return on_wire == no_node ? node(plan, seq, run) : on_wire;
   }
 
+  // The call of a run.
+  [[nodiscard]] NodeIndex call(Rank rank, index_t run) const noexcept {
+    const Queue& caller = queues_[first_queue_[static_cast<std::size_t>(rank.value)]];
+    return caller.start + static_cast<NodeIndex>(run) * caller.length;
+  }
+
   [[nodiscard]] index_t run_of(NodeIndex v) const noexcept { return place_of(v, queues_[queue_of(v)]).run; }
 
   // The same node in the first run.
@@ -278,7 +284,7 @@ class OpGraph {
     }
   }
 
-  // The node that an exit of a run comes after.
+  // The node that an exit of a run comes after; `no_node` where that is none.
   [[nodiscard]] static NodeIndex node_before(const Queue& queue, const Exit& exit, NodeIndex run) noexcept {
     const NodeIndex after =
         queue.start + run * queue.length + static_cast<NodeIndex>(exit.position) + (queue.lane == 0 ? 1 : 0);

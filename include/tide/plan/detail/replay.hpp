@@ -50,6 +50,7 @@ class Replay {
     const OpGraph::Node node = graph_->decode(v);
     const bool gather = state_.collective.operation == Operation::gather;
     state_.begin(v, queue, node);
+    if (node.role == OpGraph::Role::free || node.role == OpGraph::Role::ready) require_call(v, node);
     switch (node.role) {
       case OpGraph::Role::call:
         break;
@@ -71,6 +72,17 @@ class Replay {
       case OpGraph::Role::wire:
         return ops_.deliver(graph_->op(node));
     }
+  }
+
+  // Asks for the path from the call of a run to an exit of it.
+  void require_call(NodeIndex exit, const OpGraph::Node& node) {
+    const NodeIndex call = graph_->call(node.rank, node.run);
+    if (state_.order.known(call)) return;
+    AccessConflict pair;
+    pair.earlier = call;
+    pair.later = exit;
+    pair.kind = AccessConflict::Kind::early_exit;
+    state_.order.keep(pair);
   }
 
   const OpGraph* graph_;

@@ -20,8 +20,8 @@ namespace tide::detail {
 
 class ReplayFaults {
  public:
-  ReplayFaults(const PieceTable& pieces, const OpGraph& graph, VerifyReport& report)
-      : pieces_(&pieces), graph_(&graph), report_(&report) {}
+  ReplayFaults(const PieceTable& pieces, const OpGraph& graph, VerifyReport& report, Operation operation)
+      : pieces_(&pieces), graph_(&graph), report_(&report), gathers_(operation == Operation::gather) {}
 
   // A node and bytes that it touches. `parameter` names bytes that the layout says nothing of.
   [[nodiscard]] Side side(NodeIndex v, const MemoryRegion& region, index_t begin, index_t end,
@@ -60,8 +60,18 @@ class ReplayFaults {
   void finish(const std::vector<AccessConflict>& races) {
     bool raced = false;
     for (const AccessConflict& race : races) {
-      raced = raced || !race.in_flight;
-      race.in_flight ? add_in_flight(race) : add_race(race);
+      raced = raced || race.kind == AccessConflict::Kind::access;
+      switch (race.kind) {
+        case AccessConflict::Kind::access:
+          add_race(race);
+          break;
+        case AccessConflict::Kind::in_flight:
+          add_in_flight(race);
+          break;
+        case AccessConflict::Kind::early_exit:
+          add_early_exit(race);
+          break;
+      }
     }
     if (raced) return;
     for (Violation& violation : contents_) report_->add(violation.law, std::move(violation.text), violation.first, {});
@@ -83,6 +93,18 @@ class ReplayFaults {
                      (earlier.run != later.run ? " of the run before" : "") + " may still be on its way to rank " +
                      std::to_string(later.op.peer) + ": more are in flight than the collective allows",
                  earlier, later);
+  }
+
+  void add_early_exit(const AccessConflict& pair) {
+    if (!fresh(Law::reuse, pair.later)) return;
+    const OpGraph::Node node = graph_->decode(pair.later);
+    const ExitKind exit = node.role == OpGraph::Role::ready ? ExitKind::shards_ready
+                          : gathers_                        ? ExitKind::complete
+                                                            : ExitKind::gradients_free;
+    report_->add(Law::reuse,
+                 "rank " + std::to_string(node.rank.value) + ": exit " + std::string(name(exit)) +
+                     " may come before the call of its run, so what waits for it does not wait for what the call did",
+                 VerifyReport::caller(node.rank, node.run));
   }
 
   [[nodiscard]] Side put(NodeIndex v) const {
@@ -135,6 +157,7 @@ class ReplayFaults {
   const PieceTable* pieces_;
   const OpGraph* graph_;
   VerifyReport* report_;
+  bool gathers_;
   std::vector<Violation> contents_;
   FlatTable<std::uint32_t> said_;
   FlatTable<std::uint32_t> raced_;

@@ -20,15 +20,19 @@
 
 namespace tide::detail {
 
-// Two accesses to common bytes, one of them writing, in the order of the replay.
+// Two nodes, in the order of the replay, which a path must lead from one to the other: two accesses to common bytes,
+// one of them writing, or, without any bytes, a put and one that is issued too early else, or a call and an exit of its
+// run.
 struct AccessConflict {
+  enum class Kind : std::uint8_t { access, in_flight, early_exit };
+
   NodeIndex earlier = no_node;
   NodeIndex later = no_node;
   ByteRange bytes{};
   bool earlier_writes = false;
   bool later_writes = false;
-  bool stale = false;      // the one that reads found there what it should not have
-  bool in_flight = false;  // no access: the earlier put should have come before the later is issued
+  bool stale = false;  // the one that reads found there what it should not have
+  Kind kind = Kind::access;
 };
 
 class ReplayOrder {

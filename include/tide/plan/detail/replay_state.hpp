@@ -22,7 +22,7 @@ class ReplayState {
         ops(graph),
         order(graph),
         memory(plan_of, table, graph, order),
-        faults(table, graph, report) {}
+        faults(table, graph, report, plan_of.operation) {}
 
   // Says which node the accesses that follow are of.
   void begin(NodeIndex v, QueueIndex queue, const OpGraph::Node& what) {

@@ -84,9 +84,11 @@ class MarkedPlan {
           if (item.dropped || !marks_[static_cast<std::size_t>(item.mark)].used) break;
           append(event(plan.rank, item));
           break;
-        case Item::Kind::exit:
-          plan.exits.push_back({static_cast<ExitKind>(item.mark), item.lane, sizes[lane]});
+        case Item::Kind::exit: {
+          const LaneIndex after = sizes[lane] > 0 ? item.lane : PlanBuilder::caller();  // as PlanBuilder::exit does
+          plan.exits.push_back({static_cast<ExitKind>(item.mark), after, sizes[static_cast<std::size_t>(after.value)]});
           break;
+        }
       }
     }
     return plan;
