@@ -6,9 +6,14 @@
 #include <doctest/doctest.h>
 
 #include <tide/layout/dynamic_layout.hpp>
+#include <tide/pipeline/sharded_step.hpp>
 
+#include "conformance/fabric.hpp"
 #include "support/collectives.hpp"
 #include "support/delays.hpp"
+#include "support/sim_ranks.hpp"
+
+#include <atomic>
 
 using namespace tide_test;
 using tide::DynamicLayout;
@@ -149,6 +154,87 @@ TEST_CASE("Lifetime: a small cluster and a larger one, in turns: nothing is coun
     check_right(reduce_on(DynamicLayout(group_of({{7, 2}}, Element::bf16, Element::bf16), {1, 2})));
     check_right(reduce_on(DynamicLayout(group_of({{7, 2}}, Element::bf16, Element::bf16), {1, 3})));
   }
+}
+
+namespace {
+
+/// Functions on two streams, a call that is refused, and the end of what they refer to.
+template <class Ranks>
+void refused_when_functions_have_run(bool one_rank) {
+  constexpr index_t n = 2;
+  const DynamicLayout layout(group_of({{7, 2}}, Element::bf16, Element::bf16), {1, n});
+  std::vector<int> left(n, -1);
+  std::atomic<bool> is_refused{false};
+  const auto texts = errors_of(Ranks{}, n, [&](auto& fabric) {
+    tide::SlotPool<tide::Depth<1>, DynamicLayout> pool(fabric, layout);
+    tide::AllGather<DynamicLayout, tide::UnicastTransport> gather(fabric, pool, layout);
+    tide::Shards<DynamicLayout> shards(fabric, layout);
+    fabric.init();
+    tide::HostStream one = fabric.stream();
+    tide::HostStream two = fabric.stream();
+    std::atomic<int> waiting{0};
+    const auto enqueue = [&](tide::HostStream& stream) {
+      ++waiting;
+      Ranks::occupy(stream, 2ms);
+      stream.run([&] { --waiting; });
+    };
+    for (int i = 0; i < 3; ++i) {
+      enqueue(one);
+      enqueue(two);
+    }
+    const auto call = [&](void* data) {
+      auto params =
+          gather.enqueue(tide::ShardsView<DynamicLayout, tide::Buffer::shards>(data, layout, fabric.rank()), one);
+      params.release(one);
+    };
+    if (one_rank && fabric.rank().value == 1) {
+      while (!is_refused) fabric_suite::let_others_go_on(fabric);
+    }
+    try {
+      call(one_rank && fabric.rank().value == 1 ? shards.data() : nullptr);
+    } catch (const tide::Error&) {
+      left[static_cast<std::size_t>(fabric.rank().value)] = waiting;
+      is_refused = true;
+      throw;
+    }
+  });
+  check_same_error(texts, {"tide::ShardsView: shards must not be null"});
+  CHECK(left == std::vector<int>(n, 0));
+}
+
+}  // namespace
+
+TEST_CASE("Lifetime: a refused call is raised when functions that were enqueued before have run, on all ranks") {
+  for (const bool one_rank : {false, true}) {
+    CAPTURE(one_rank);
+    refused_when_functions_have_run<HostRanks>(one_rank);
+    refused_when_functions_have_run<SimRanks>(one_rank);
+  }
+}
+
+TEST_CASE("Lifetime: a step is destroyed before the functions run that it was to load and update with") {
+  static constexpr auto rows = tide::group(tide::param<tide::bf16>("w", {5, 2}));
+  using Model = tide::Parts<tide::Part<"rows", tide::ShardLayout<rows, tide::Mesh<1, 2>>, tide::Repeat<2>>>;
+  using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>>;
+  std::vector<float> sums(2);
+  check_no_error(errors_of(HostRanks{}, 2, [&](tide::HostFabric& fabric) {
+    auto step = std::make_unique<Step>(fabric);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    HostRanks::occupy(stream, 5ms);
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    step->load(stream, [&](auto group) {
+      stream.run([group, &sum = sums[rank]] {
+        float next = 1;
+        for (float& w : group.masters().template get<"w">()) w = next++;
+        for (const float w : group.masters().template get<"w">()) sum += w;
+      });
+    });
+    step.reset();
+    stream.synchronize();
+    fabric.close();
+  }));
+  CHECK(sums == std::vector<float>{2 * 21, 2 * 10});  // 1 + ... + 6 of three rows, 1 + ... + 4 of two
 }
 
 TEST_CASE("Lifetime: pipelines, pools, storage and clusters are destroyed in any order") {

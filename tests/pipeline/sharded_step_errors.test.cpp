@@ -187,10 +187,10 @@ TEST_CASE("ShardedStep: within a pass nothing else is done, and handles are ende
       "tide::ShardedStep: a pass must be ended before another thing is done; load was called where forward of group 0 "
       "of "
       "'blocks' is due.",
-      "tide::ShardedStep: a handle must be released or reduced once.",
+      "tide::ShardedStep: a handle must be released or reduced once, and used before.",
       "tide::ShardedStep: a group must be released before its backward; group 0 of 'head' was not.",
       "tide::GradientTable: a gradient must be set or declared missing;",
-      "tide::ShardedStep: a handle must be released or reduced once.",
+      "tide::ShardedStep: a handle must be released or reduced once, and used before.",
       "tide::ShardedStep: a group must be reduced before another gets its gradient memory; Buffers is 3."};
   REQUIRE(texts[0].size() == std::size(expected));
   for (std::size_t i = 0; i < std::size(expected); ++i) {
@@ -219,6 +219,37 @@ TEST_CASE("ShardedStep: more live groups than slots are refused, never given the
   });
   check_same_error(texts, {"tide::ShardedStep: a group must be released before another is gathered; forward of group 1 "
                            "of 'blocks' needs 4 slots with those that are held, there are 3."});
+}
+
+TEST_CASE("ShardedStep: a handle that a function on a stream asks too late is an error, not an old gradient") {
+  using namespace step_errors_test;
+  std::vector<std::string> texts(1);
+  tide::HostCluster cluster({1, 1});
+  texts[0] = text_of([&] {
+    cluster.run([&](tide::HostFabric& fabric) {
+      PlainStep step(fabric);
+      fabric.init();
+      tide::HostStream stream = fabric.stream();
+      step.load(stream, [](auto) {});
+      step.forward<"embedding">(stream).release();
+      for (index_t i = 0; i < PlainStep::repeat<"blocks">; ++i) step.forward<"blocks">(stream, i).release();
+      step.forward<"adapter">(stream).release();
+      step.forward<"head">(stream).release();
+      std::atomic<bool> reduced{false};
+      auto head = step.backward<"head">(stream);
+      stream.run([&] {
+        while (!reduced) std::this_thread::yield();
+        head.all_missing();
+      });
+      head.reduce();
+      reduced = true;
+      stream.synchronize();
+    });
+  });
+  CHECK(
+      texts[0] ==
+      "tide::HostStream: a function on a stream threw; rank 0, stream 2: tide::ShardedStep: a handle must be released "
+      "or reduced once, and used before.");
 }
 
 TEST_CASE("ShardedStep: a handle that is dropped stops the step") {

@@ -83,6 +83,10 @@ class HostFabric final : public HostPort {
   void require_open(const char* call);
   void fail_late(const std::string& what);
   [[noreturn]] void raise_failure();
+  // Raises what leaves the fabric as it was. Who catches it may destroy what functions on streams refer to: they have
+  // been run by then.
+  [[noreturn]] void raise_refusal(const detail::Refusal& refusal);
+  void finish_streams();
   void settle();
   void stop() noexcept;
 

@@ -85,6 +85,8 @@ class SimFabric final : public HostPort {
   [[nodiscard]] std::int32_t own_lane(StreamRef stream);
   [[nodiscard]] std::int32_t new_lane() { return static_cast<std::int32_t>(state_->machine().add_lane(host_)); }
   void require_open(const char* call);
+  // Raises what leaves the fabric as it was, when functions on streams have been run.
+  [[noreturn]] void raise_refusal(const detail::Refusal& refusal);
   void push(std::int32_t lane, detail::SimItem item);
   void init_all();
   void make_ready();

@@ -18,7 +18,9 @@
 #include <tide/pipeline/detail/step_part.hpp>  // StepPart
 
 #include <array>
+#include <cstddef>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace tide {
@@ -39,15 +41,22 @@ class LiveGroup {
     if (core_ != nullptr) core_->dropped(group_);
   }
 
-  /// The parameter called `Text`, as of `Gathered`.
+  /// The parameter called `Text`, as of `Gathered`. What is enqueued takes it, not the handle.
+  /// @throws Error (Errc::order) when the handle has been ended, as everything but `index`
   template <FixedString Text>
   [[nodiscard]] auto get() const {
-    return part_->gathered(index()).template get<Text>();
+    return gathered().template get<Text>();
   }
   /// The first byte of a parameter.
-  [[nodiscard]] std::byte* at(ParameterIndex parameter) const { return part_->gathered(index()).at(parameter); }
+  [[nodiscard]] std::byte* at(ParameterIndex parameter) const { return gathered().at(parameter); }
   /// Which group of its part this is.
   [[nodiscard]] index_t index() const noexcept { return StepPart::part::index(group_); }
+
+ private:
+  [[nodiscard]] const auto& gathered() const {
+    static_cast<void>(live());
+    return part_->gathered(index());
+  }
 
  protected:
   StepPart* part_;
@@ -56,7 +65,8 @@ class LiveGroup {
   StreamRef stream_;
 
   [[nodiscard]] StepCore& live() const {
-    if (core_ == nullptr) raise(Errc::order, "tide::ShardedStep: a handle must be released or reduced once.");
+    if (core_ == nullptr)
+      raise(Errc::order, "tide::ShardedStep: a handle must be released or reduced once, and used before.");
     return *core_;
   }
   // The core, for the one call that ends the handle.
@@ -99,10 +109,12 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
   }
   /// All gradients of the group.
   [[nodiscard]] Gradients<Layout>& gradients() const requires(has_memory) {
+    static_cast<void>(this->live());
     return this->part_->reduce->gradients(buffer_);
   }
 
-  /// Declares that a parameter got no gradient on this rank: it counts as zeros.
+  /// Declares that a parameter got no gradient on this rank: it counts as zeros. Before `reduce`, so by the host: what
+  /// runs on a stream is too late.
   template <FixedString Text>
   void missing() requires(has_memory) {
     gradients().template missing<Text>();
@@ -139,26 +151,30 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
   index_t buffer_;
 };
 
-/// A group between passes: its shards and, where it trains, its reduced gradients. Cheap to copy: what is enqueued may
-/// keep it.
+/// A group between passes: its shards and, where it trains, its reduced gradients. Cheap to copy, and of use as long as
+/// the fabric: what is enqueued may keep it.
 template <class StepPart>
 class UpdateGroup {
   using P = typename StepPart::part;
+  using Weights = decltype(std::declval<StepPart&>().weights(0).view());
+  using Reduced = ShardsView<typename P::Trainable, Buffer::masters>;
   static constexpr bool trains = !P::frozen;
 
  public:
-  UpdateGroup(StepPart& part, index_t index) noexcept : part_(&part), index_(index) {}
+  /// @throws Error (Errc::order) before `init`
+  UpdateGroup(StepPart& part, index_t index)
+      : weights_(part.weights(index).view()), reduced_(reduced_of(part, index)), index_(index) {}
 
   [[nodiscard]] static constexpr std::string_view part() noexcept { return P::name; }
   /// Which group of its part this is.
   [[nodiscard]] index_t index() const noexcept { return index_; }
 
   /// The own f32 masters.
-  [[nodiscard]] auto masters() const requires(trains) { return part_->weights(index_).view(); }
+  [[nodiscard]] Weights masters() const requires(trains) { return weights_; }
   /// The own shards of a frozen part, in the gathered element.
-  [[nodiscard]] auto shards() const requires(!trains) { return part_->weights(index_).view(); }
+  [[nodiscard]] Weights shards() const requires(!trains) { return weights_; }
   /// The own reduced gradients. Without frozen parameters they lie as the masters do.
-  [[nodiscard]] auto reduced() const requires(trains) { return part_->reduce->reduced(index_); }
+  [[nodiscard]] Reduced reduced() const requires(trains) { return reduced_; }
 
   /// Calls f(const Parameter&, std::span<float> masters, std::span<float> reduced) for each parameter that trains and
   /// that this rank owns rows of.
@@ -186,7 +202,16 @@ class UpdateGroup {
   }
 
  private:
-  StepPart* part_;
+  [[nodiscard]] static auto reduced_of(StepPart& part, index_t index) {
+    if constexpr (trains) {
+      return part.reduce->reduced(index);
+    } else {
+      return nullptr;
+    }
+  }
+
+  Weights weights_;
+  [[no_unique_address]] std::conditional_t<trains, Reduced, std::nullptr_t> reduced_;
   index_t index_;
 };
 

@@ -60,7 +60,21 @@ inline void HostFabric::refuse(Errc code, const std::string& text) {
   require_open("a call");
   const detail::Refusal refusal = state_->refuse_call(rank_, {code, text});
   if (state_->failure.failed()) raise_failure();
+  raise_refusal(refusal);
+}
+
+inline void HostFabric::raise_refusal(const detail::Refusal& refusal) {
+  finish_streams();
+  if (partner_ != nullptr) partner_->finish_streams();
   raise(refusal.code, refusal.text);
+}
+
+inline void HostFabric::finish_streams() {
+  std::vector<Event> ends;
+  const auto add = [&](const auto& lane) { ends.push_back(record({this, lane.get()})); };
+  if (state_->options.lanes == HostLanes::merged) lanes_.for_each(add);
+  std::for_each(streams_.begin(), streams_.end(), add);
+  for (const Event& end : ends) end.synchronize();
 }
 
 inline index_t HostFabric::reserve(index_t bytes, index_t alignment) {
@@ -185,7 +199,7 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
   if (const char* wrong = body.reserve_zeros(variant_index, bindings)) refuse(Errc::capacity, wrong);
   const std::optional<detail::Refusal> refusal = state_->enter_call(rank_, index, bindings.slot);
   if (state_->failure.failed()) raise_failure();
-  if (refusal) raise(refusal->code, refusal->text);
+  if (refusal) raise_refusal(*refusal);
   const std::uint64_t run = body.runs();
   const std::uint64_t call = state_->calls(rank_) - 1;
   if (!while_waiting(!body.has_room(), [&] { return body.begin(variant_index, bindings, call); })) {

@@ -46,7 +46,17 @@ inline void SimFabric::refuse(Errc code, const std::string& text) {
   const detail::CallLedger::Refused refused = state_->ledger.refuse(rank_, {code, detail::noted(text, state_->whose)});
   if (refused.begun) state_->turns->fail(refused.said.code, refused.said.text);
   state_->turns->failure.raise_if_failed();
-  raise(refused.said.code, refused.said.text);
+  raise_refusal(refused.said);
+}
+
+inline void SimFabric::raise_refusal(const detail::Refusal& refusal) {
+  const auto idle = [&] {
+    const auto& lanes = state_->machine().lanes(host_);
+    return std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane.items.empty(); });
+  };
+  state_->turns->wait(host_, idle, [] { return detail::SimWait{"its work, for a call is refused"}; });
+  state_->turns->failure.raise_if_failed();
+  raise(refusal.code, refusal.text);
 }
 
 inline index_t SimFabric::reserve(index_t bytes, index_t alignment) {
@@ -159,7 +169,7 @@ inline void SimFabric::launch(std::int32_t index, std::int32_t variant_index, co
       });
   if (!entered.differs.empty()) state_->turns->fail(Errc::order, detail::noted(entered.differs, state_->whose));
   state_->turns->failure.raise_if_failed();
-  if (entered.refused) raise(entered.refused->code, entered.refused->text);
+  if (entered.refused) raise_refusal(*entered.refused);
   state_->turns->wait(
       host_, [&] { return body.has_room(); }, [&] { return detail::SimWait{detail::oldest_run(body.label)}; });
   state_->turns->failure.raise_if_failed();
