@@ -55,6 +55,8 @@ class Mesh {
  public:
   /// The number of nodes, or `tide::dynamic`.
   static constexpr index_t static_nodes = Nodes;
+  /// Those of ranks on each node, or `tide::dynamic`.
+  static constexpr index_t static_ranks_per_node = RanksPerNode;
 
   /// Whether both sizes are known at compile time.
   static constexpr bool is_static = Nodes != dynamic && RanksPerNode != dynamic;

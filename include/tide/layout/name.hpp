@@ -53,6 +53,12 @@ struct Name {
     return same && other.empty();
   }
 
+  /// Whether `repeat` made the name of what is written so: "experts.{}.gate_proj.weight", for any number.
+  [[nodiscard]] constexpr bool is_written(std::string_view other) const noexcept {
+    return pattern.find("{}") != std::string_view::npos && other.size() == pattern.size() + text.size() &&
+           other.substr(0, pattern.size()) == pattern && other.substr(pattern.size()) == text;
+  }
+
   /// Whether two names read the same.
   [[nodiscard]] constexpr bool reads(const Name& other) const {
     if (pattern == other.pattern && number == other.number) return text == other.text;

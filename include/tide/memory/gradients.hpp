@@ -42,6 +42,15 @@ class Gradients {
         data() + Layout::template dense_start<Text, Buffer::gradients>));
   }
 
+  /// Number `number` of those that are written `Text` in the group, "experts.{}.w" say; so in all functions below.
+  /// @throws Error (Errc::argument) when there is no such number
+  template <FixedString Text>
+  [[nodiscard]] auto get(index_t number) const {
+    using Tensor = typename Layout::template gradient_tensor<Text>;
+    return Tensor(reinterpret_cast<typename Tensor::element_type*>(
+        data() + Layout::template dense_start_of<Text, Buffer::gradients>(number)));
+  }
+
   /// The first byte of a parameter's gradient.
   [[nodiscard]] std::byte* at(ParameterIndex parameter) const {
     return data() + layout_.view().piece(parameter, Rank{0}).start[static_cast<std::size_t>(Buffer::gradients)];
@@ -52,6 +61,10 @@ class Gradients {
   template <FixedString Text>
   void missing() {
     missing(Layout::template index<Text>());
+  }
+  template <FixedString Text>
+  void missing(index_t number) {
+    missing(Layout::template index<Text>(number));
   }
 
   [[nodiscard]] bool is_missing(ParameterIndex parameter) const noexcept {
@@ -85,12 +98,22 @@ class GradientTable {
   void set(const typename L::template gradient_tensor<Text>::element_type* gradient) {
     set(L::template index<Text>(), gradient);
   }
+  /// Number `number` of those that are written `Text` in the group, "experts.{}.w" say.
+  /// @throws Error (Errc::argument) when there is no such number
+  template <FixedString Text, class L = Layout>
+  void set(index_t number, const typename L::template gradient_tensor<Text>::element_type* gradient) {
+    set(L::template index<Text>(number), gradient);
+  }
 
   /// Declares that a parameter got no gradient: it counts as zeros until it is set again.
   void missing(ParameterIndex parameter) { set(parameter, missing_gradient()); }
   template <FixedString Text>
   void missing() {
     missing(Layout::template index<Text>());
+  }
+  template <FixedString Text>
+  void missing(index_t number) {
+    missing(Layout::template index<Text>(number));
   }
 
   [[nodiscard]] bool is_missing(ParameterIndex parameter) const noexcept {

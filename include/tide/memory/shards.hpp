@@ -54,17 +54,23 @@ class ShardsView {
   ///         unlike size packs them so; `bytes_of` gives their bytes
   template <FixedString Text>
   [[nodiscard]] auto get() const {
-    using T = detail::shard_element<Layout, Which, Text>;
-    const Piece piece = layout_.view().piece(Layout::template index<Text>(), rank_);
-    detail::require_element_aligned(layout_.view(), piece, Which);
-    return std::span<T>(reinterpret_cast<T*>(data_ + piece.offset(Which)), static_cast<std::size_t>(piece.elements()));
+    return own<Text>(Layout::template index<Text>());
+  }
+  /// Those of number `number` of the parameters that are written `Text` in the group, "experts.{}.w" say.
+  /// @throws Error as above, and (Errc::argument) when there is no such number
+  template <FixedString Text>
+  [[nodiscard]] auto get(index_t number) const {
+    return own<Text>(Layout::template index<Text>(number));
   }
 
   /// Which rows of the parameter called `Text` these are: those of the dimension that is cut.
   template <FixedString Text>
   [[nodiscard]] RowRange rows() const {
-    const Piece piece = layout_.view().piece(Layout::template index<Text>(), rank_);
-    return {piece.begin, piece.begin + piece.count};
+    return rows_of(Layout::template index<Text>());
+  }
+  template <FixedString Text>
+  [[nodiscard]] RowRange rows(index_t number) const {
+    return rows_of(Layout::template index<Text>(number));
   }
 
   /// The bytes of a parameter's own rows.
@@ -74,6 +80,18 @@ class ShardsView {
   }
 
  private:
+  template <FixedString Text>
+  [[nodiscard]] auto own(ParameterIndex parameter) const {
+    using T = detail::shard_element<Layout, Which, Text>;
+    const Piece piece = layout_.view().piece(parameter, rank_);
+    detail::require_element_aligned(layout_.view(), piece, Which);
+    return std::span<T>(reinterpret_cast<T*>(data_ + piece.offset(Which)), static_cast<std::size_t>(piece.elements()));
+  }
+  [[nodiscard]] RowRange rows_of(ParameterIndex parameter) const {
+    const Piece piece = layout_.view().piece(parameter, rank_);
+    return {piece.begin, piece.begin + piece.count};
+  }
+
   std::byte* data_;
   Layout layout_;
   Rank rank_;
@@ -96,8 +114,16 @@ class Shards {
     return view().template get<Text>();
   }
   template <FixedString Text>
+  [[nodiscard]] auto get(index_t number) const {
+    return view().template get<Text>(number);
+  }
+  template <FixedString Text>
   [[nodiscard]] RowRange rows() const {
     return view().template rows<Text>();
+  }
+  template <FixedString Text>
+  [[nodiscard]] RowRange rows(index_t number) const {
+    return view().template rows<Text>(number);
   }
   [[nodiscard]] std::byte* data() const { return storage_.data(); }
 

@@ -46,6 +46,15 @@ class Gathered {
         reinterpret_cast<typename Tensor::element_type*>(data() + Layout::template dense_start<Text, Buffer::slot>));
   }
 
+  /// Number `number` of those that are written `Text` in the group, "experts.{}.w" say.
+  /// @throws Error (Errc::argument) when there is no such number
+  template <FixedString Text>
+  [[nodiscard]] auto get(index_t number) const {
+    using Tensor = typename Layout::template tensor<Text>;
+    return Tensor(reinterpret_cast<typename Tensor::element_type*>(
+        data() + Layout::template dense_start_of<Text, Buffer::slot>(number)));
+  }
+
   /// The first byte of a parameter.
   [[nodiscard]] std::byte* at(ParameterIndex parameter) const {
     return data() + layout_.view().piece(parameter, Rank{0}).start[static_cast<std::size_t>(Buffer::slot)];

@@ -46,10 +46,13 @@ class OwnBlockView {
   /// The own rows of the parameter called `Text`; no rows where this rank owns none.
   template <FixedString Text>
   [[nodiscard]] auto get() const {
-    using T = typename Layout::template tensor<Text>::element_type;
-    const StridedRows<std::byte> raw = rows_of(Layout::template index<Text>());
-    constexpr auto size = static_cast<index_t>(sizeof(T));
-    return StridedRows<T>{reinterpret_cast<T*>(raw.data), raw.rows, raw.width / size, raw.pitch / size};
+    return rows_as<typename Layout::template tensor<Text>::element_type>(Layout::template index<Text>());
+  }
+  /// Those of number `number` of the parameters that are written `Text` in the group, "experts.{}.w" say.
+  /// @throws Error (Errc::argument) when there is no such number
+  template <FixedString Text>
+  [[nodiscard]] auto get(index_t number) const {
+    return rows_as<typename Layout::template tensor<Text>::element_type>(Layout::template index<Text>(number));
   }
 
   /// The same in bytes, for layouts read at run time.
@@ -61,6 +64,13 @@ class OwnBlockView {
   }
 
  private:
+  template <class T>
+  [[nodiscard]] StridedRows<T> rows_as(ParameterIndex parameter) const {
+    const StridedRows<std::byte> raw = rows_of(parameter);
+    constexpr auto size = static_cast<index_t>(sizeof(T));
+    return {reinterpret_cast<T*>(raw.data), raw.rows, raw.width / size, raw.pitch / size};
+  }
+
   std::byte* slot_;
   Layout layout_;
   Rank rank_;

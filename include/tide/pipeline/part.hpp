@@ -47,7 +47,8 @@ inline constexpr bool is_part = std::is_base_of_v<PartBase, T>;
 
 }  // namespace detail
 
-/// Of a `Part`: the parameters of these names are gathered and never reduced; without names, all.
+/// Of a `Part`: the parameters of these names are gathered and never reduced; without names, all. "experts.{}.w" names
+/// all that `repeat` made of it.
 ///
 /// A part that is frozen as a whole has no masters: its groups are gathered from shards in the gathered element.
 template <FixedString... Names>
@@ -127,11 +128,41 @@ struct PlacedPart : P {
   }
 };
 
+// Whether the sizes of meshes that types say are those of one mesh.
+class OneMesh {
+ public:
+  template <class Layout>
+  constexpr void add() {
+    if constexpr (requires { typename Layout::mesh_type; }) {
+      using M = typename Layout::mesh_type;
+      add(nodes_, M::static_nodes);
+      add(ranks_, M::static_ranks_per_node);
+    }
+  }
+  [[nodiscard]] constexpr bool holds() const { return holds_; }
+
+ private:
+  constexpr void add(index_t& known, index_t size) {
+    if (size == dynamic) return;
+    holds_ = holds_ && (known == dynamic || known == size);
+    known = size;
+  }
+
+  index_t nodes_ = dynamic;
+  index_t ranks_ = dynamic;
+  bool holds_ = true;
+};
+
 template <class... P>
 struct PlacedParts {
   static constexpr index_t groups = (index_t{0} + ... + P::repeat);
   static constexpr index_t kept = (index_t{0} + ... + (P::kept ? P::repeat : 0));
   static constexpr std::array<std::string_view, sizeof...(P)> names{P::name...};
+  static constexpr bool on_one_mesh = [] {
+    OneMesh mesh;
+    (mesh.add<typename P::Layout>(), ...);
+    return mesh.holds();
+  }();
 };
 
 // Layers beside the parts of one: the parts that follow `Done`.
@@ -187,6 +218,7 @@ struct Parts {
     return true;
   }();
   static_assert(names_differ, "tide::Parts: the names of the parts must differ.");
+  static_assert(Placed::on_one_mesh, "tide::Parts: the layouts of all parts must have the same Mesh.");
 };
 
 }  // namespace tide

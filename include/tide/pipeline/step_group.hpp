@@ -47,6 +47,12 @@ class LiveGroup {
   [[nodiscard]] auto get() const {
     return gathered().template get<Text>();
   }
+  /// Number `number` of those that are written `Text` in the group, "experts.{}.w" say.
+  /// @throws Error (Errc::argument) when there is no such number
+  template <FixedString Text>
+  [[nodiscard]] auto get(index_t number) const {
+    return gathered().template get<Text>(number);
+  }
   /// The first byte of a parameter.
   [[nodiscard]] std::byte* at(ParameterIndex parameter) const { return gathered().at(parameter); }
   /// Which group of its part this is.
@@ -77,6 +83,15 @@ class LiveGroup {
   }
 };
 
+// That a name of a part is not one of its frozen ones.
+template <class P, FixedString Text>
+consteval void require_trainable() {
+  constexpr bool here = find_first(P::Layout::group.view(), Text.view()) >= 0;
+  constexpr bool trained = find_first(P::Trainable::group.view(), Text.view()) >= 0;
+  static_assert(!here || trained,
+                "tide::ShardedStep: a frozen parameter has no gradient; Frozen of its Part names it.");
+}
+
 }  // namespace detail
 
 /// A group in its forward.
@@ -105,7 +120,15 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
   /// Where the gradient of the parameter called `Text` belongs. Holds what an earlier group left: overwrite it.
   template <FixedString Text>
   [[nodiscard]] auto gradient() const requires(has_memory) {
+    detail::require_trainable<P, Text>();
     return gradients().template get<Text>();
+  }
+  /// Number `number` of those that are written `Text` in the group, "experts.{}.w" say.
+  /// @throws Error (Errc::argument) when there is no such number
+  template <FixedString Text>
+  [[nodiscard]] auto gradient(index_t number) const requires(has_memory) {
+    detail::require_trainable<P, Text>();
+    return gradients().template get<Text>(number);
   }
   /// All gradients of the group.
   [[nodiscard]] Gradients<Layout>& gradients() const requires(has_memory) {
@@ -117,7 +140,13 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
   /// runs on a stream is too late.
   template <FixedString Text>
   void missing() requires(has_memory) {
+    detail::require_trainable<P, Text>();
     gradients().template missing<Text>();
+  }
+  template <FixedString Text>
+  void missing(index_t number) requires(has_memory) {
+    detail::require_trainable<P, Text>();
+    gradients().template missing<Text>(number);
   }
   void missing(ParameterIndex parameter) requires(has_memory) { gradients().missing(parameter); }
   /// That none got one.

@@ -97,6 +97,12 @@ ShardLayout<group, Mesh<1, 2>> subject;
 constexpr tide::Parameter unknown{tide::Name{{}, 0, "v"}, {4}, static_cast<tide::Element>(99), tide::Element::bf16};
 constexpr auto group = tide::group(w, unknown);
 ShardLayout<group, Mesh<1, 2>> subject;
+#elif TIDE_CASE == 25  // expect: tide::ShardLayout: a repeated parameter must be asked for with its number
+constexpr auto group = tide::group(tide::repeat<2>("e.{}.", w));
+constexpr auto subject = ShardLayout<group, Mesh<1, 2>>::index<"e.{}.w">();
+#elif TIDE_CASE == 26  // expect: tide::ShardLayout: the group repeats no parameter that is written so
+constexpr auto group = tide::group(tide::repeat<2>("e.{}.", w));
+const auto subject = ShardLayout<group, Mesh<1, 2>>::index<"e.{}.v">(0);
 #else                  // control: the same with legal arguments
 constexpr auto group =
     tide::group(w, param<tide::bf16>("v", {1}), param<tide::bf16>("columns", {4, 6}, tide::shard(1)),
@@ -105,5 +111,7 @@ constexpr auto group =
 ShardLayout<group, Mesh<1, 2>, EvenStarts, tide::DenseStorage<tide::Bytes<16>>> subject;
 ShardLayout<group, Mesh<1, tide::dynamic>> dynamic_subject(Mesh<1, tide::dynamic>(1, 2));
 ShardLayout<group, Mesh<1, 2>>::tensor<"tied"> tensor(nullptr);
+ShardLayout<group, Mesh<1, 2>>::tensor<"e.{}.w"> repeated(nullptr);
+const auto position = ShardLayout<group, Mesh<1, 2>>::index<"e.{}.w">(3);
 constexpr ManyParameters not_too_many{w};
 #endif

@@ -29,6 +29,9 @@ auto subject = tide::Parts<tide::Layers<tide::Repeat<2>>>::groups;
 auto subject = tide::Parts<tide::Layers<tide::Repeat<2>, Layout>>::groups;
 #elif TIDE_CASE == 12  // expect: tide::Layers: a Part that takes turns must not have a Repeat of its own
 auto subject = tide::Parts<tide::Layers<tide::Repeat<2>, tide::Part<"blocks", Layout, tide::Repeat<2>>>>::groups;
+#elif TIDE_CASE == 13  // expect: tide::Parts: the layouts of all parts must have the same Mesh
+using Wide = tide::ShardLayout<weights, tide::Mesh<tide::dynamic, 4>>;
+auto subject = tide::Parts<tide::Part<"blocks", Layout>, tide::Part<"head", Wide>>::groups;
 #else                  // control: options, a frozen name, unlike names, parts that take turns
 auto subject = tide::Parts<tide::Part<"blocks", Layout, tide::Repeat<2>, tide::KeepGathered, tide::Frozen<"b">>,
                            tide::Layers<tide::Repeat<2>, tide::Part<"attention", Layout>, tide::Part<"mlp", Layout>>,

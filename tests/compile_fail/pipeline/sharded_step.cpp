@@ -2,10 +2,10 @@
 #include <tide/fabric/host_port.hpp>
 #include <tide/pipeline/sharded_step.hpp>
 
-inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4}));
+inline constexpr auto weights = tide::group(tide::param<tide::bf16>("w", {8, 4}), tide::param<tide::bf16>("b", {8}));
 using Layout = tide::ShardLayout<weights, tide::Mesh<1, 2>>;
-using Model =
-    tide::Parts<tide::Part<"first", Layout, tide::KeepGathered>, tide::Part<"blocks", Layout, tide::Repeat<9>>>;
+using Model = tide::Parts<tide::Part<"first", Layout, tide::KeepGathered>,
+                          tide::Part<"blocks", Layout, tide::Repeat<9>, tide::Frozen<"b">>>;
 
 template <class M, class Box, class... Options>
 using StepOf =
@@ -32,7 +32,13 @@ using Step = StepOf<Model, tide::SlotReuse, tide::Prefetch<1>, tide::Depth<4>>;
 void subject(tide::FabricPort& fabric) { Step step(fabric); }
 #elif TIDE_CASE == 7  // expect: tide::ShardedStep: the model has no part of this name
 auto subject = Step::repeat<"block">;
-#else                 // control: slots enough, a fabric, a name
+#elif TIDE_CASE == 8  // expect: tide::ShardedStep: a frozen parameter has no gradient
+auto subject(Step& step, tide::HostStream& stream) { return step.backward<"blocks">(stream).gradient<"b">(); }
+#elif TIDE_CASE == 9  // expect: tide::ShardedStep: a frozen parameter has no gradient
+void subject(Step& step, tide::HostStream& stream) { step.backward<"blocks">(stream).missing<"b">(); }
+#else                 // control: slots enough, a fabric, a name, gradients of what is not frozen
 void subject(tide::HostPort& fabric) { Step step(fabric); }
 auto number = Step::repeat<"blocks">;
+auto gradient(Step& step, tide::HostStream& stream) { return step.backward<"blocks">(stream).gradient<"w">(); }
+void missing(Step& step, tide::HostStream& stream) { step.backward<"first">(stream).missing<"b">(); }
 #endif

@@ -20,7 +20,8 @@ class Stays {
 
   [[nodiscard]] constexpr bool operator()(const Parameter& parameter) const {
     bool stays = true;
-    for (const std::string_view name : frozen_) stays = stays && !parameter.name.reads(name);
+    for (const std::string_view name : frozen_)
+      stays = stays && !parameter.name.reads(name) && !parameter.name.is_written(name);
     return stays;
   }
   // A tied name stays with its parameter.
@@ -43,7 +44,7 @@ class Stays {
 
 template <const auto& G, FixedString... Names>
 [[nodiscard]] consteval bool has_parameters() {
-  return (G.view().find(Names.view()).has_value() && ...);
+  return ((find_first(G.view(), Names.view()) >= 0) && ...);
 }
 template <const auto& G, FixedString... Names>
 [[nodiscard]] consteval std::size_t parameters_left() {
