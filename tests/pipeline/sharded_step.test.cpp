@@ -84,6 +84,28 @@ TEST_CASE("ShardedStep: layers of several groups, whose parts take turns") {
                                                   {.hook = random_delays(8, 100)});
 }
 
+TEST_CASE("ShardedStep: ranks that own nothing of a group, and are slow, keep their slots until they have read them") {
+  using namespace sharded_step_test;
+  static constexpr auto layer = tide::group(tide::param<tide::bf16>("w", {12, 16}), tide::param<tide::bf16>("b", {12}));
+  static constexpr auto output = tide::group(tide::param<tide::bf16>("w", {2, 16}));
+  using Layer = tide::ShardLayout<layer, step::AnyMesh>;
+  using Output = tide::ShardLayout<output, step::AnyMesh>;
+  using Model = tide::Parts<tide::Part<"layers", Layer, tide::Repeat<3>>, tide::Part<"output", Output>>;
+  using Names = step::PartNames<"layers", "output">;
+  using Step =
+      tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, step::Rails, tide::SlotReuse>;
+  for (const std::uint64_t seed : seeds(2)) {
+    for (const auto [nodes, ranks] : {std::pair<index_t, index_t>{1, 4}, {1, 6}, {2, 6}}) {
+      CAPTURE(ranks);
+      CAPTURE(nodes);
+      const Recipe recipe{.ranks = ranks, .nodes = nodes, .steps = sized(40, 10), .slow_readers = true, .seed = seed};
+      const step::AnyMesh mesh(nodes, ranks / nodes);
+      const step::Oracle oracle(step::groups_of(Model::Placed{}, Layer(mesh), Output(mesh)), recipe);
+      for (const std::string& text : step::train<Step, Names>(recipe, oracle, tide::HostOptions{})) CHECK(text == "");
+    }
+  }
+}
+
 TEST_CASE("ShardedStep: layouts that are read at run time") {
   using namespace sharded_step_test;
   using Model = tide::Parts<tide::Part<"layers", tide::DynamicLayout, tide::Repeat<2>>,

@@ -141,7 +141,9 @@ class StepKernels {
     if (!recipe_.slow_readers) return;
     const std::uint64_t bits = mix(recipe_.seed, ++calls_, static_cast<std::uint64_t>(rank_), 9);
     if (bits % 4 != 0) return;
-    const std::chrono::microseconds pause(static_cast<int>(bits / 4 % 50) * n);
+    // Now and then so long that whatever does not wait for the reader comes by.
+    const int scale = bits / 256 % 8 == 0 ? 60 : 1;
+    const std::chrono::microseconds pause(static_cast<int>(bits / 4 % 50) * n * scale);
     stream.run([pause] { std::this_thread::sleep_for(pause); });
   }
 

@@ -56,12 +56,13 @@ template <class Box, class R = tide::CopyEngineReducer<>, class... Options>
 using LayeredStep = tide::ShardedStep<LayeredModel, tide::UnicastTransport, R, Rails, Box, Options...>;
 
 /// One rank's training; what was wrong, or the error that it raised.
-template <class S, class... Fabrics>
+/// @tparam N  the names of the parts
+template <class S, class N, class... Fabrics>
 std::string train_rank(const Recipe& recipe, const Oracle& oracle, index_t rank, tide::HostPort& fabric,
                        Fabrics&... replicas) {
   try {
     S sharded(fabric, replicas...);
-    StepRank<S, Names> own(fabric, sharded, oracle, recipe, rank);
+    StepRank<S, N> own(fabric, sharded, oracle, recipe, rank);
     fabric.init();
     (replicas.init(), ...);
     own.load();
@@ -86,7 +87,7 @@ struct ClustersOf<tide::HostOptions> {
 };
 
 /// @tparam Options  of the ranks: `HostOptions`, or others that `ClustersOf` knows
-template <class S, class Options>
+template <class S, class N = Names, class Options>
 std::vector<std::string> train(const Recipe& recipe, const Oracle& oracle, const Options& options) {
   const tide::MeshShape mesh{recipe.nodes, recipe.ranks / recipe.nodes};
   std::vector<std::string> wrong(static_cast<std::size_t>(recipe.ranks * recipe.replicas));
@@ -94,13 +95,13 @@ std::vector<std::string> train(const Recipe& recipe, const Oracle& oracle, const
     typename ClustersOf<Options>::Replicas cluster(mesh, {recipe.replicas, 1}, options);  // each on nodes of its own
     cluster.run([&](tide::HostPort& fabric, tide::HostPort& replicas) {
       const index_t rank = replicas.rank().value * recipe.ranks + fabric.rank().value;
-      wrong[static_cast<std::size_t>(rank)] = train_rank<S>(recipe, oracle, rank, fabric, replicas);
+      wrong[static_cast<std::size_t>(rank)] = train_rank<S, N>(recipe, oracle, rank, fabric, replicas);
     });
   } else {
     typename ClustersOf<Options>::Cluster cluster(mesh, options);
     cluster.run([&](tide::HostPort& fabric) {
       const index_t rank = fabric.rank().value;
-      wrong[static_cast<std::size_t>(rank)] = train_rank<S>(recipe, oracle, rank, fabric);
+      wrong[static_cast<std::size_t>(rank)] = train_rank<S, N>(recipe, oracle, rank, fabric);
     });
   }
   return wrong;
