@@ -517,14 +517,16 @@ int memory(const Args& args) {
   const FileModel model = choose_model(args);
   std::vector<tide::DynamicLayout> layouts;
   std::vector<MemoryPart> parts;
-  bool narrow = true;  // no gradient is wider than its parameter
+  std::string wide;  // the first group with a gradient that is wider than its parameter
   for (const FileUnit& unit : model.units) {
     require_sensible(unit.parameters.view(), choices.mesh, unit.name);
     parts.push_back({layouts.emplace_back(unit.parameters, choices.mesh, choices.packing).view(), unit.repeat});
-    narrow = narrow && tide::fits_slot(parts.back().layout.group);
+    if (wide.empty() && !tide::fits_slot(parts.back().layout.group)) wide = unit.name;
   }
+  const std::string no_slots =
+      wide.empty() ? "" : "gradients of '" + wide + "' are wider than its parameters, and find no room in a slot";
   std::vector<StepMemory> paths;
-  if (narrow) paths.push_back(memory_with_slots(parts, step));
+  if (wide.empty()) paths.push_back(memory_with_slots(parts, step));
   paths.push_back(memory_with_ring(parts, step));
   paths.push_back(memory_stock(parts, step));
   paths.push_back(memory_symmetric(parts, step));
@@ -541,7 +543,8 @@ int memory(const Args& args) {
                        {"mesh", text(choices.mesh)},
                        {"prefetch", step.prefetch},
                        {"gradient_buffers", step.gradient_buffers},
-                       {"paths", list(all)}})
+                       {"paths", list(all)},
+                       {"no_slots", no_slots}})
                    .text()
             << '\n';
       },
@@ -554,12 +557,18 @@ int memory(const Args& args) {
         out << "a step of " << printable(model.name) << " on " << text(choices.mesh)
             << " ranks, beside masters, reduced shards and activations\n\n"
             << table;
+        if (!no_slots.empty()) out << "\nno tide.slots: " << printable(no_slots) << '\n';
       });
   return right;
 }
 
 int inspect(const Args& args) {
-  if (args.words().size() != 1) throw UsageError("give one of layout, plan, verify and memory");
+  if (args.words().size() != 1) {
+    throw UsageError("give one of layout, plan, verify and memory" +
+                     (args.words().size() < 2
+                          ? ""
+                          : ", and a model with --model or --model-file; there is '" + args.words()[1] + "', too"));
+  }
   const std::string& command = args.words().front();
   refuse_idle_flags(args, command);
   if (command == "layout") return layout(args);

@@ -143,13 +143,11 @@ class CudaKernels {
   void initialize(const Group& group) {
     const auto masters = group.masters();
     const tide::LayoutView layout = masters.layout().view();
-    group.for_each([&](const tide::Parameter& parameter, std::span<float> own, std::span<float>) {
-      const tide::ParameterIndex index{static_cast<index_t>(&parameter - layout.group.parameters.data())};
-      const index_t first = layout.piece(index, masters.rank()).first;  // elements before it in the whole parameter
+    masters.for_each([&](const tide::Piece& piece, std::span<float> own) {
       float* const values = start_.data() + position(group, own);
       for (std::size_t i = 0; i < own.size(); ++i) {
-        values[i] = toy::start_value(training_.seed, number_of(group.part(), group.index()), parameter,
-                                     first + static_cast<index_t>(i));
+        values[i] = toy::start_value(training_.seed, number_of(group.part(), group.index()),
+                                     layout.group[piece.parameter], piece.first + static_cast<index_t>(i));
       }
       check(cudaMemcpyAsync(own.data(), values, own.size_bytes(), cudaMemcpyHostToDevice, compute_.get()),
             "cudaMemcpyAsync");

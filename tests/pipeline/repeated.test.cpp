@@ -172,3 +172,56 @@ TEST_CASE("repeated parameters: in a gather and in a step, and missing by number
   const std::vector<float> means{(1 + 11) / 2.0F, (2 + 12) / 2.0F, 3 / 2.0F};
   CHECK(sums == std::vector<std::vector<float>>{means, means});
 }
+
+TEST_CASE("parameters by position: those of the group in a step, those that train in its gradients, none beyond") {
+  using namespace repeated_test;
+  using Layout = tide::ShardLayout<experts, tide::Mesh<1, 1>>;
+  using Model = tide::Parts<tide::Part<"block", Layout, tide::Frozen<"router", "experts.{}.up">>>;
+  using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, tide::SingleNode,
+                                 tide::Ring<tide::Chunks<2>, tide::Bytes<4096>>>;
+  std::vector<std::string> said;
+  std::vector<float> own;
+  tide::HostCluster cluster({1, 1});
+  cluster.run([&](tide::HostFabric& fabric) {
+    Step step(fabric);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    step.load(stream, [&](auto group) {
+      stream.run([group] {
+        group.masters().for_each([](const tide::Piece& piece, std::span<float> values) {
+          for (float& w : values) w = static_cast<float>(piece.parameter.value);
+        });
+      });
+    });
+    step.save(stream, [&](auto group) {
+      stream.run([group, &own] {
+        group.masters().for_each([&](const tide::Piece&, std::span<float> values) { own.push_back(values.back()); });
+      });
+    });
+    auto forward = step.forward<"block">(stream);
+    CHECK(forward.at(Layout::index<"experts.1.down">()) ==
+          reinterpret_cast<std::byte*>(forward.get<"experts.1.down">().data()));
+    said.push_back(text_of([&] { static_cast<void>(forward.at(ParameterIndex{10})); }));
+    forward.release();
+    auto backward = step.backward<"block">(stream);
+    CHECK(backward.gradient(Layout::index<"experts.1.down">()) ==
+          reinterpret_cast<std::byte*>(backward.gradient<"experts.1.down">().data()));
+    backward.missing(Layout::index<"norm">());
+    const tide::Gradients<tide::Part<"block", Layout, tide::Frozen<"router", "experts.{}.up">>::Trainable>& gradients =
+        backward.gradients();
+    CHECK(gradients.is_missing(ParameterIndex{5}));
+    for (const tide::index_t position : {-1, 0, 3, 10}) {
+      said.push_back(text_of([&] { backward.missing(ParameterIndex{position}); }));
+    }
+    said.push_back(text_of([&] { backward.gradients().missing(ParameterIndex{6}); }));
+    backward.all_missing();
+    backward.reduce();
+    stream.synchronize();
+    fabric.close();
+  });
+  const std::string none = "tide::ParameterIndex: a position must be one of the group's; there is no parameter ";
+  const std::string frozen = "tide::ShardedStep: a frozen parameter has no gradient; '";
+  CHECK(said == std::vector<std::string>{none + "10 of 10.", none + "-1 of 10.", frozen + "router' of 'block'.",
+                                         frozen + "experts.1.up' of 'block'.", none + "10 of 10.", none + "6 of 6."});
+  CHECK(own == std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+}

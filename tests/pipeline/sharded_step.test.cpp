@@ -95,7 +95,7 @@ TEST_CASE("ShardedStep: ranks that own nothing of a group, and are slow, keep th
   using Step =
       tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, step::Rails, tide::SlotReuse>;
   for (const std::uint64_t seed : seeds(2)) {
-    for (const auto [nodes, ranks] : {std::pair<index_t, index_t>{1, 4}, {1, 6}, {2, 6}}) {
+    for (const auto& [nodes, ranks] : {std::pair<index_t, index_t>{1, 4}, {1, 6}, {2, 6}}) {
       CAPTURE(ranks);
       CAPTURE(nodes);
       const Recipe recipe{.ranks = ranks, .nodes = nodes, .steps = sized(40, 10), .slow_readers = true, .seed = seed};

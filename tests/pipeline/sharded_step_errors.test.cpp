@@ -13,6 +13,7 @@
 #include "support/sanitizer.hpp"
 #include "support/step_training.hpp"
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -110,7 +111,7 @@ TEST_CASE("ShardedStep: calls out of order are refused on all ranks, and the rig
   using namespace step_errors_test;
   check_refused<PlainStep>(
       {"tide::ShardedStep: groups must be asked for in the order of the model, and backwards; ",
-       "forward of group 1 of 'blocks' was called where forward of group 0 of 'embedding' is due."},
+       "forward of group 1 of 'blocks' was called on rank ", " where forward of group 0 of 'embedding' is due."},
       [](auto& step, auto& stream) { static_cast<void>(step.template forward<"blocks">(stream, 1)); });
   check_refused<PlainStep>({"tide::ShardedStep: groups must be asked for", "backward of group 0 of 'head' was called"},
                            [](auto& step, auto& stream) { static_cast<void>(step.template backward<"head">(stream)); });
@@ -187,16 +188,42 @@ TEST_CASE("ShardedStep: within a pass nothing else is done, and handles are ende
       "tide::ShardedStep: a pass must be ended before another thing is done; load was called where forward of group 0 "
       "of "
       "'blocks' is due.",
-      "tide::ShardedStep: a handle must be released or reduced once, and used before.",
+      "tide::ShardedStep: a handle must be released or reduced once, and used before; group 0 of "
+      "'embedding'.",
       "tide::ShardedStep: a group must be released before its backward; group 0 of 'head' was not.",
       "tide::GradientTable: a gradient must be set or declared missing;",
-      "tide::ShardedStep: a handle must be released or reduced once, and used before.",
+      "tide::ShardedStep: a handle must be released or reduced once, and used before; group 0 of 'head'.",
       "tide::ShardedStep: a group must be reduced before another gets its gradient memory; Buffers is 3."};
   REQUIRE(texts[0].size() == std::size(expected));
   for (std::size_t i = 0; i < std::size(expected); ++i) {
     CAPTURE(texts[0][i]);
     CHECK(texts[0][i].find(expected[i]) == 0);
   }
+}
+
+TEST_CASE("ShardedStep: a backward of a pass that evaluates is refused, and the pass goes on") {
+  using namespace step_errors_test;
+  std::vector<std::string> texts(static_cast<std::size_t>(ranks));
+  tide::HostCluster cluster({1, ranks});
+  cluster.run([&](tide::HostFabric& fabric) {
+    PlainStep step(fabric);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    step.load(stream, [](auto) {});
+    step.start(tide::Pass::evaluate);
+    step.forward<"embedding">(stream).release();
+    texts[static_cast<std::size_t>(fabric.rank().value)] =
+        text_of([&] { static_cast<void>(step.backward<"head">(stream)); });
+    for (index_t i = 0; i < PlainStep::repeat<"blocks">; ++i) step.forward<"blocks">(stream, i).release();
+    step.forward<"adapter">(stream).release();
+    step.forward<"head">(stream).release();
+    step.forward<"embedding">(stream).release();
+    stream.synchronize();
+    fabric.close();
+  });
+  check_same_error(texts, {"tide::ShardedStep: groups must be asked for in the order of the model, and backwards; "
+                           "backward of group 0 of 'head' was called on rank ",
+                           " in or after a pass that only evaluates, where forward of group 0 of 'blocks' is due."});
 }
 
 TEST_CASE("ShardedStep: more live groups than slots are refused, never given the same memory") {
@@ -218,7 +245,8 @@ TEST_CASE("ShardedStep: more live groups than slots are refused, never given the
     fabric.close();
   });
   check_same_error(texts, {"tide::ShardedStep: a group must be released before another is gathered; forward of group 1 "
-                           "of 'blocks' needs 4 slots with those that are held, there are 3."});
+                           "of 'blocks' needs 4 slots with those that are held, there are 3; the handle of "
+                           "group 0 of 'blocks' lives."});
 }
 
 TEST_CASE("ShardedStep: a handle that a function on a stream asks too late is an error, not an old gradient") {
@@ -249,7 +277,75 @@ TEST_CASE("ShardedStep: a handle that a function on a stream asks too late is an
   CHECK(
       texts[0] ==
       "tide::HostStream: a function on a stream threw; rank 0, stream 2: tide::ShardedStep: a handle must be released "
-      "or reduced once, and used before.");
+      "or reduced once, and used before; group 0 of 'head'.");
+}
+
+TEST_CASE("ShardedStep: ranks that are in unlike passes, or of which one leaves out an update, are told so") {
+  using namespace step_errors_test;
+  const auto training = [](tide::HostFabric& fabric, bool odd, int kind) {
+    WideStep step(fabric);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    step.load(stream, [](auto) {});
+    const auto pass = [&](tide::Pass which) {
+      step.start(which);
+      step::with_all_groups<WideStep>(
+          step::Names{}, [&]<tide::FixedString Name>(index_t i) { step.forward<Name>(stream, i).release(); });
+      step::with_all_groups_backwards<WideStep>(step::Names{}, [&]<tide::FixedString Name>(index_t i) {
+        auto group = step.backward<Name>(stream, i);
+        if constexpr (requires { group.reduce(); }) {
+          group.all_missing();
+          group.reduce();
+        } else {
+          group.release();
+        }
+      });
+    };
+    pass(kind == 0 && odd ? tide::Pass::last : tide::Pass::accumulate);
+    pass(tide::Pass::last);
+    if (kind == 0 || !odd) step.update(stream, [](auto) {});
+    pass(tide::Pass::last);
+    fabric.close();
+  };
+  for (const index_t odd : {0, 2}) {
+    for (const int kind : {0, 1}) {
+      CAPTURE(kind);
+      const auto texts = errors_of(
+          HostRanks{}, ranks, [&](tide::HostFabric& fabric) { training(fabric, fabric.rank().value == odd, kind); });
+      if (kind == 0) {
+        check_same_error(texts,
+                         {"all ranks must make the same calls in the same order; call ",
+                          "in Pass::last after update 0, on rank ", "in Pass::accumulate after update 0, on rank "});
+      } else {
+        check_same_error(texts, {"all ranks must make the same calls in the same order; call ",
+                                 "in Pass::last after update 0, on rank ", "in Pass::last after update 1, on rank "});
+      }
+    }
+  }
+}
+
+TEST_CASE("ShardedStep: a stream of another rank is refused on all") {
+  using namespace step_errors_test;
+  std::vector<std::string> texts(2);
+  std::array<std::atomic<const tide::HostStream*>, 2> streams{};
+  std::atomic<int> done{0};
+  tide::HostCluster cluster({1, 2});
+  cluster.run([&](tide::HostFabric& fabric) {
+    PlainStep step(fabric);
+    fabric.init();
+    tide::HostStream stream = fabric.stream();
+    const auto rank = static_cast<std::size_t>(fabric.rank().value);
+    streams[rank] = &stream;
+    while (streams[1 - rank] == nullptr) std::this_thread::yield();
+    tide::HostStream other = *streams[1 - rank];
+    texts[rank] = text_of([&] { static_cast<void>(step.forward<"embedding">(other)); });
+    ++done;
+    while (done < 2) std::this_thread::yield();
+    step.forward<"embedding">(stream).release();
+    stream.synchronize();
+    fabric.close();
+  });
+  check_same_error(texts, {"tide::ShardedStep: a stream must be of the rank's own fabric; the call on rank "});
 }
 
 TEST_CASE("ShardedStep: a handle that is dropped stops the step") {

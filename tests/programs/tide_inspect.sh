@@ -26,6 +26,8 @@ JSON
 
 expect 2 'give one of layout, plan, verify and memory'
 expect 2 "not 'draw'" draw --model llama3.1-8b --mesh 1x4
+expect 2 'give one of' layout llama3.1-8b --mesh 1x4
+expect 2 "a model with --model or --model-file; there is 'llama3.1-8b', too" layout llama3.1-8b --mesh 1x4
 expect 2 'give one of' layout plan --model llama3.1-8b --mesh 1x4
 expect 2 "unknown flag '--mash'" layout --model llama3.1-8b --mash 1x4
 expect 2 '--model needs a value' layout --mesh 1x4 --model
@@ -224,6 +226,18 @@ echo '{"model": "m", "groups": [{"name": "g", "params": [{"name": "w", "shape": 
 expect 0 '' layout --model-file tied.json --mesh 1x3 --json file.json
 grep -q 'w = v .* 2 x2, 1 ' out.txt || fail 'the table does not show a tie, or the rows of each rank'
 grep -q '"aliases": \[{"name": "v", "target": "w"}\]' file.json || fail 'no alias in the JSON of a layout'
+
+# A slot cannot hold gradients that are wider than their parameters: the path is left out, and it is said why.
+cat > wide_gradients.json <<'JSON'
+{"model": "wide", "groups": [
+  {"name": "first", "params": [{"name": "a", "shape": [4, 4], "dtype": "bf16"}]},
+  {"name": "second", "params": [{"name": "b", "shape": [4, 4], "dtype": "bf16", "gradient": "f32"}]}]}
+JSON
+reason="gradients of 'second' are wider than its parameters, and find no room in a slot"
+expect 0 '' memory --model-file wide_gradients.json --mesh 1x2 --json file.json
+grep -qF "no tide.slots: $reason" out.txt || fail 'a path is left out in silence'
+grep -q '^tide.slots' out.txt && fail 'a path that there is not'
+python3 -c 'import json, sys; assert json.load(open("file.json"))["no_slots"] == sys.argv[1]' "$reason"
 
 # ---- memory: step_memory.test.cpp checks the numbers -------------------------------------------------------------------
 

@@ -36,6 +36,16 @@ void with_group(PartNames<Names...>, index_t place, const F& f) {
   (look.template operator()<Names>(), ...);
 }
 
+/// f<Name>(i) for all groups of a step, in the order of the forward.
+template <class Step, class Names, class F>
+void with_all_groups(Names names, const F& f) {
+  for (index_t number = 0; number < Step::groups; ++number) with_group<Step>(names, number, f);
+}
+template <class Step, class Names, class F>
+void with_all_groups_backwards(Names names, const F& f) {
+  for (index_t number = Step::groups; number-- > 0;) with_group<Step>(names, number, f);
+}
+
 /// A whole tensor somewhere: what a kernel gets.
 struct Tensor {
   std::byte* at = nullptr;
@@ -264,12 +274,11 @@ class StepRank : StepKernels {
   [[nodiscard]] Tensors gradients_of(const Handle& handle, index_t number) const {
     Tensors tensors;
     const Group& group = oracle_->groups()[static_cast<std::size_t>(number)];
-    std::int32_t next = 0;
     for (index_t p = 0; p < group.view.size(); ++p) {
       if (group.trains[static_cast<std::size_t>(p)] == 0) continue;
       const tide::Parameter& parameter = group.view[tide::ParameterIndex{p}];
-      tensors[static_cast<std::size_t>(p)] = {handle.gradients().at(tide::ParameterIndex{next++}),
-                                              parameter.shape.elements(), parameter.gradient};
+      tensors[static_cast<std::size_t>(p)] = {handle.gradient(tide::ParameterIndex{p}), parameter.shape.elements(),
+                                              parameter.gradient};
     }
     return tensors;
   }
@@ -335,14 +344,10 @@ class StepRank : StepKernels {
           const std::byte* const memory = group.gradients().data();
           wait_for_scribbles(memory);
           backward_of(tensors, gradients, number, batch);
-          std::int32_t next = 0;
           for (std::size_t p = 0; p < tensors.size(); ++p) {
-            if (gradients[p].elements == 0) continue;
-            if (recipe_.is_missing(rank_, step, micro, number, p)) {
-              poison(compute_, {gradients[p]});  // what it holds does not count
-              group.missing(tide::ParameterIndex{next});
-            }
-            ++next;
+            if (gradients[p].elements == 0 || !recipe_.is_missing(rank_, step, micro, number, p)) continue;
+            poison(compute_, {gradients[p]});  // what it holds does not count
+            group.missing(tide::ParameterIndex{static_cast<index_t>(p)});
           }
           scribble(group.reduce(), gradients, memory);
         } else {

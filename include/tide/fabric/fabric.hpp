@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tide {
@@ -74,6 +75,15 @@ struct Bindings {
   void* packed_shards = nullptr;  ///< room in the arena for shards from elsewhere, of gathers over several nodes
   std::int32_t slot = 0;          ///< for the comparison of calls over ranks
   float scale = 1.0F;
+};
+
+/// What a rank is at, beside its calls: "in Pass::last after update", 3. Where a fabric compares the calls of all
+/// ranks, it compares this with each.
+struct CallNote {
+  std::string_view at = {};  ///< of static storage
+  std::uint64_t count = 0;
+
+  [[nodiscard]] friend constexpr bool operator==(const CallNote&, const CallNote&) = default;
 };
 
 /// Where a pipeline keeps what peers write: offsets in the arena, the same on every rank.
@@ -137,6 +147,9 @@ class FabricPort {
   /// has begun the call nothing has happened, and the next call may be made; else the fabric has failed.
   [[noreturn]] virtual void refuse(Errc code, const std::string& text) = 0;
 
+  /// What the rank is at, from its next call on.
+  void note(const CallNote& note) noexcept { note_ = note; }
+
   /// A point after all work on `stream` so far.
   virtual Event record(StreamRef stream) = 0;
   /// Makes later work on `stream` wait for `event`.
@@ -149,6 +162,10 @@ class FabricPort {
 
  protected:
   ~FabricPort() = default;
+  [[nodiscard]] const CallNote& noted() const noexcept { return note_; }
+
+ private:
+  CallNote note_{};
 };
 
 inline bool Event::ready() const { return port == nullptr || port->passed(counter, value); }

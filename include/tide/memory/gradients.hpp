@@ -52,12 +52,17 @@ class Gradients {
   }
 
   /// The first byte of a parameter's gradient.
+  /// @throws Error (Errc::argument) when there is no such position; `missing` and `is_missing`, too
   [[nodiscard]] std::byte* at(ParameterIndex parameter) const {
+    detail::require_parameter(layout_.view(), parameter);
     return data() + layout_.view().piece(parameter, Rank{0}).start[static_cast<std::size_t>(Buffer::gradients)];
   }
 
   /// Declares that a parameter got no gradient for the next reduce: its storage is zeroed by that call.
-  void missing(ParameterIndex parameter) { missing_[static_cast<std::size_t>(parameter.value)] = 1; }
+  void missing(ParameterIndex parameter) {
+    detail::require_parameter(layout_.view(), parameter);
+    missing_[static_cast<std::size_t>(parameter.value)] = 1;
+  }
   template <FixedString Text>
   void missing() {
     missing(Layout::template index<Text>());
@@ -67,7 +72,8 @@ class Gradients {
     missing(Layout::template index<Text>(number));
   }
 
-  [[nodiscard]] bool is_missing(ParameterIndex parameter) const noexcept {
+  [[nodiscard]] bool is_missing(ParameterIndex parameter) const {
+    detail::require_parameter(layout_.view(), parameter);
     return missing_[static_cast<std::size_t>(parameter.value)] != 0;
   }
   /// Forgets what was declared missing; a reduce does so when it has begun.
@@ -91,7 +97,9 @@ class GradientTable {
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
 
   /// Where the dense, row-major gradient of a parameter lies until `gradients_free`.
+  /// @throws Error (Errc::argument) when there is no such position; `missing` and `is_missing`, too
   void set(ParameterIndex parameter, const void* gradient) {
+    detail::require_parameter(layout_.view(), parameter);
     pointers_[static_cast<std::size_t>(parameter.value)] = gradient;
   }
   template <FixedString Text, class L = Layout>  // a DynamicLayout has no such tensors, and may still have a table
@@ -116,7 +124,8 @@ class GradientTable {
     missing(Layout::template index<Text>(number));
   }
 
-  [[nodiscard]] bool is_missing(ParameterIndex parameter) const noexcept {
+  [[nodiscard]] bool is_missing(ParameterIndex parameter) const {
+    detail::require_parameter(layout_.view(), parameter);
     return pointers_[static_cast<std::size_t>(parameter.value)] == missing_gradient();
   }
   [[nodiscard]] const std::vector<const void*>& pointers() const noexcept { return pointers_; }

@@ -73,8 +73,25 @@ class ShardsView {
     return rows_of(Layout::template index<Text>(number));
   }
 
+  /// Calls f(const Piece&, own) for each parameter that this rank owns rows of, in group order: which elements of the
+  /// whole they are, and a std::span<float> of them; of shards in the gathered element a std::span<std::byte>.
+  template <class F>
+  void for_each(F f) const {
+    layout_.view().for_each_piece(rank_, [&](const Piece& piece) {
+      if (piece.elements() == 0) return;
+      std::byte* const begin = data_ + piece.offset(Which);
+      if constexpr (Which == Buffer::masters) {
+        f(piece, std::span<float>(reinterpret_cast<float*>(begin), static_cast<std::size_t>(piece.elements())));
+      } else {
+        f(piece, std::span<std::byte>(begin, static_cast<std::size_t>(piece.bytes(Which))));
+      }
+    });
+  }
+
   /// The bytes of a parameter's own rows.
+  /// @throws Error (Errc::argument) when there is no such position
   [[nodiscard]] std::span<std::byte> bytes_of(ParameterIndex parameter) const {
+    detail::require_parameter(layout_.view(), parameter);
     const Piece piece = layout_.view().piece(parameter, rank_);
     return {data_ + piece.offset(Which), static_cast<std::size_t>(piece.bytes(Which))};
   }

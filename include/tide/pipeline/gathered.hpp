@@ -56,7 +56,9 @@ class Gathered {
   }
 
   /// The first byte of a parameter.
+  /// @throws Error (Errc::argument) when there is no such position
   [[nodiscard]] std::byte* at(ParameterIndex parameter) const {
+    detail::require_parameter(layout_.view(), parameter);
     return data() + layout_.view().piece(parameter, Rank{0}).start[static_cast<std::size_t>(Buffer::slot)];
   }
 

@@ -101,7 +101,7 @@ class ShardedStep {
   [[nodiscard]] ForwardGroup<StepPart<Name>> forward(Stream& stream, index_t i = 0) {
     StepPart<Name>& part = this->template part<Name>();
     const index_t group = require_group(part, i);
-    core_.enter(false, group, detail::PortStream(stream.ref()));
+    core_.enter(false, group, core_.own(stream.ref()));
     return {part, core_, group, stream.ref()};
   }
 
@@ -110,10 +110,11 @@ class ShardedStep {
   [[nodiscard]] BackwardGroup<StepPart<Name>> backward(Stream& stream, index_t i = 0) {
     StepPart<Name>& part = this->template part<Name>();
     const index_t group = require_group(part, i);
+    const detail::PortStream own = core_.own(stream.ref());
     const index_t buffer = StepPart<Name>::part::frozen ? -1 : memory_.next(core_.port());
-    core_.enter(true, group, detail::PortStream(stream.ref()));
+    core_.enter(true, group, own);
     if constexpr (!StepPart<Name>::part::frozen && Rules::buffers > 0) {
-      memory_.take(buffer, detail::PortStream(stream.ref()));
+      memory_.take(buffer, own);
       part.reduce->gradients(buffer).none_missing();
     }
     return {part, core_, group, stream.ref(), memory_, buffer};
@@ -126,7 +127,7 @@ class ShardedStep {
   template <class Stream, class F>
   void update(Stream& stream, F f) {
     core_.require_reduced("update");
-    visit_reduced(detail::PortStream(stream.ref()), f);
+    visit_reduced(core_.own(stream.ref()), f);
     core_.consume();
   }
 
@@ -134,7 +135,7 @@ class ShardedStep {
   template <class Stream, class F>
   void inspect(Stream& stream, F f) {
     core_.require_reduced("inspect");
-    visit_reduced(detail::PortStream(stream.ref()), f);
+    visit_reduced(core_.own(stream.ref()), f);
   }
 
   /// Calls f(UpdateGroup) for each group, frozen ones too; what it enqueues on `stream` may write the shards: initial
@@ -143,10 +144,15 @@ class ShardedStep {
   template <class Stream, class F>
   void load(Stream& stream, F f) {
     core_.require_idle("load");
-    for (index_t number = 0; number < groups; ++number) {
-      parts_.with_group(number,
-                        [&](auto& part, index_t i) { visit(part, i, detail::PortStream(stream.ref()), false, f); });
-    }
+    visit_all(core_.own(stream.ref()), f);
+  }
+
+  /// The same; what it enqueues on `stream` may read the shards: a checkpoint. The next update and load wait for it.
+  /// @throws Error (Errc::order) within a pass
+  template <class Stream, class F>
+  void save(Stream& stream, F f) {
+    core_.require_idle("save");
+    visit_all(core_.own(stream.ref()), f);
   }
 
   /// What the sums over ranks are multiplied with from the next reduce on; 1 / ranks at first. Where there are replicas
@@ -174,7 +180,7 @@ class ShardedStep {
   template <class F, bool = detail::FabricOfStep<F>::checked>
   ShardedStep(F& fabric, F* replicas, const Layouts& layouts)
       : pool_(All::template pool<Depth<depth>>(fabric, layouts)),
-        core_(fabric, fabric.stream().ref(), fabric.stream().ref(), groups, prefetch,
+        core_(fabric, replicas, fabric.stream().ref(), fabric.stream().ref(), groups, prefetch,
               depth - (reuses_slots<Box> ? 1 : 0)),
         memory_(fabric, Rules::buffers, All::gradient_bytes(layouts)),
         parts_(fabric, replicas, pool_, layouts, core_, memory_) {}
@@ -189,6 +195,13 @@ class ShardedStep {
   [[nodiscard]] index_t require_group(const Part&, index_t i) {
     if (i < 0 || i >= Part::part::repeat) core_.refuse_group(Part::part::name, i, Part::part::repeat);
     return Part::part::number(i);
+  }
+
+  template <class F>
+  void visit_all(detail::PortStream stream, F& f) {
+    for (index_t number = 0; number < groups; ++number) {
+      parts_.with_group(number, [&](auto& part, index_t i) { visit(part, i, stream, false, f); });
+    }
   }
 
   // In the order of the backward: the first are ready while the last are still computed.

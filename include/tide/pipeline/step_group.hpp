@@ -20,6 +20,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -53,7 +54,8 @@ class LiveGroup {
   [[nodiscard]] auto get(index_t number) const {
     return gathered().template get<Text>(number);
   }
-  /// The first byte of a parameter.
+  /// The first byte of the parameter at a position of the group.
+  /// @throws Error (Errc::argument) when there is no such position
   [[nodiscard]] std::byte* at(ParameterIndex parameter) const { return gathered().at(parameter); }
   /// Which group of its part this is.
   [[nodiscard]] index_t index() const noexcept { return StepPart::part::index(group_); }
@@ -71,8 +73,10 @@ class LiveGroup {
   StreamRef stream_;
 
   [[nodiscard]] StepCore& live() const {
-    if (core_ == nullptr)
-      raise(Errc::order, "tide::ShardedStep: a handle must be released or reduced once, and used before.");
+    if (core_ == nullptr) {
+      raise(Errc::order, text({"tide::ShardedStep: a handle must be released or reduced once, and used before; group ",
+                               index(), " of '", std::string(StepPart::part::name), "'."}));
+    }
     return *core_;
   }
   // The core, for the one call that ends the handle.
@@ -130,7 +134,12 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
     detail::require_trainable<P, Text>();
     return gradients().template get<Text>(number);
   }
-  /// All gradients of the group.
+  /// The first byte of the gradient of the parameter at a position of the group, as of `at`.
+  /// @throws Error (Errc::argument) when there is no such position, or when it is frozen
+  [[nodiscard]] std::byte* gradient(ParameterIndex parameter) const requires(has_memory) {
+    return gradients().at(trained(parameter));
+  }
+  /// All gradients of the group. Positions there are those of what trains: frozen parameters have none.
   [[nodiscard]] Gradients<Layout>& gradients() const requires(has_memory) {
     static_cast<void>(this->live());
     return this->part_->reduce->gradients(buffer_);
@@ -148,10 +157,12 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
     detail::require_trainable<P, Text>();
     gradients().template missing<Text>(number);
   }
-  void missing(ParameterIndex parameter) requires(has_memory) { gradients().missing(parameter); }
+  /// Of the one at a position of the group, as of `at`.
+  /// @throws Error (Errc::argument) when there is no such position, or when it is frozen
+  void missing(ParameterIndex parameter) requires(has_memory) { gradients().missing(trained(parameter)); }
   /// That none got one.
   void all_missing() requires(has_memory) {
-    for (index_t p = 0; p < gradients().layout().view().group.size(); ++p) missing(ParameterIndex{p});
+    for (index_t p = 0; p < gradients().layout().view().group.size(); ++p) gradients().missing(ParameterIndex{p});
   }
 
   /// Whatever reads the parameters and writes the gradients has been enqueued on the stream of the call, or that stream
@@ -165,6 +176,24 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
   void release() requires(!trains) { this->end().leave_backward(this->group_, detail::PortStream(this->stream_)); }
 
  private:
+  // The position, among those that train, of a parameter of the group.
+  [[nodiscard]] ParameterIndex trained(ParameterIndex parameter) const {
+    const LayoutView all = this->part_->weights(this->index()).view().layout().view();
+    const LayoutView some = gradients().layout().view();
+    detail::require_parameter(all, parameter);
+    index_t position = 0;
+    for (index_t p = 0;; ++p) {
+      const Name& name = all.group[ParameterIndex{p}].name;
+      const bool trains_too = position < some.group.size() && name.reads(some.group[ParameterIndex{position}].name);
+      if (p == parameter.value && trains_too) return ParameterIndex{position};
+      if (p == parameter.value) {
+        raise(Errc::argument, detail::text({"tide::ShardedStep: a frozen parameter has no gradient; '",
+                                            detail::printable(name.str()), "' of '", std::string(P::name), "'."}));
+      }
+      position += trains_too ? 1 : 0;
+    }
+  }
+
   // Where the reduce is refused, nothing has happened, and the handle goes on.
   template <class Source>
   ReduceTicket run(Source& source) {
@@ -206,7 +235,7 @@ class UpdateGroup {
   [[nodiscard]] Reduced reduced() const requires(trains) { return reduced_; }
 
   /// Calls f(const Parameter&, std::span<float> masters, std::span<float> reduced) for each parameter that trains and
-  /// that this rank owns rows of.
+  /// that this rank owns rows of; `masters().for_each` has frozen ones, too, and says which rows they are.
   template <class F>
   void for_each(F f) const requires(trains) {
     const auto all = masters();

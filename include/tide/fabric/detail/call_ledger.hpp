@@ -7,6 +7,7 @@
 #include <tide/core/index.hpp>             // Rank
 #include <tide/core/text.hpp>              // text
 #include <tide/fabric/detail/failure.hpp>  // Refusal
+#include <tide/fabric/fabric.hpp>          // CallNote
 
 #include <algorithm>
 #include <cstdint>
@@ -43,20 +44,23 @@ class CallLedger {
 
   // Records the next call of a rank.  @param label  (Rank, program) -> text
   template <class Label>
-  [[nodiscard]] Entered enter(Rank rank, std::int32_t program, std::int32_t slot, const Label& label) {
+  [[nodiscard]] Entered enter(Rank rank, std::int32_t program, std::int32_t slot, const CallNote& note,
+                              const Label& label) {
     Call& call = next_call(rank);
     Entered entered;
     if (call.refusal) {
       entered.refused = call.refusal;
     } else if (call.first_rank < 0) {
-      call = {program, slot, rank.value, 1, std::nullopt};
-    } else if (call.program != program || call.slot != slot) {
-      const auto describe = [&](Rank of, std::int32_t p, std::int32_t s) {
-        return text({label(of, p), " in slot ", s, " on rank ", of.value});
+      call = {program, slot, note, rank.value, 1, std::nullopt};
+    } else if (call.program != program || call.slot != slot || call.note != note) {
+      const bool apart = call.note != note;
+      const auto describe = [&](Rank of, std::int32_t p, std::int32_t s, const CallNote& n) {
+        const std::string where = apart ? text({", ", std::string(n.at), " ", n.count, ","}) : "";
+        return text({label(of, p), " in slot ", s, where, " on rank ", of.value});
       };
-      entered.differs =
-          text({"tide::Fabric: all ranks must make the same calls in the same order; call ", made(rank), " is ",
-                describe(Rank{call.first_rank}, call.program, call.slot), " and ", describe(rank, program, slot), "."});
+      entered.differs = text({"tide::Fabric: all ranks must make the same calls in the same order; call ", made(rank),
+                              " is ", describe(Rank{call.first_rank}, call.program, call.slot, call.note), " and ",
+                              describe(rank, program, slot, note), "."});
       return entered;
     } else {
       ++call.launched;
@@ -78,6 +82,7 @@ class CallLedger {
   struct Call {
     std::int32_t program = -1;
     std::int32_t slot = 0;
+    CallNote note{};
     std::int32_t first_rank = -1;
     index_t launched = 0;
     std::optional<Refusal> refusal;

@@ -197,7 +197,7 @@ inline void HostFabric::launch(std::int32_t index, std::int32_t variant_index, c
   detail::HostProgram& body = *program.body;
   // Before the others count on the call.
   if (const char* wrong = body.reserve_zeros(variant_index, bindings)) refuse(Errc::capacity, wrong);
-  const std::optional<detail::Refusal> refusal = state_->enter_call(rank_, index, bindings.slot);
+  const std::optional<detail::Refusal> refusal = state_->enter_call(rank_, index, bindings.slot, noted());
   if (state_->failure.failed()) raise_failure();
   if (refusal) raise_refusal(*refusal);
   const std::uint64_t run = body.runs();

@@ -215,9 +215,10 @@ class HostState {
 
   // Records the next call of a rank and compares it with what the others called there. What another rank has refused is
   // returned; a difference fails the cluster.
-  [[nodiscard]] std::optional<Refusal> enter_call(Rank rank, std::int32_t program, std::int32_t slot) {
+  [[nodiscard]] std::optional<Refusal> enter_call(Rank rank, std::int32_t program, std::int32_t slot,
+                                                  const CallNote& note) {
     std::unique_lock lock(calls_mutex_);
-    CallLedger::Entered entered = ledger_.enter(rank, program, slot, [&](Rank of, std::int32_t which) {
+    CallLedger::Entered entered = ledger_.enter(rank, program, slot, note, [&](Rank of, std::int32_t which) {
       return at(of).declared.attached[static_cast<std::size_t>(which)].label;
     });
     lock.unlock();

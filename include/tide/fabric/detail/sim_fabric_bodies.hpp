@@ -164,7 +164,7 @@ inline void SimFabric::launch(std::int32_t index, std::int32_t variant_index, co
   const detail::HostVariant& variant = body.variants[static_cast<std::size_t>(variant_index)];
   if (const char* wrong = detail::HostRun::reserve_zeros(variant, bindings, body.zeros)) refuse(Errc::capacity, wrong);
   const detail::CallLedger::Entered entered =
-      state_->ledger.enter(rank_, index, bindings.slot, [&](Rank of, std::int32_t which) {
+      state_->ledger.enter(rank_, index, bindings.slot, noted(), [&](Rank of, std::int32_t which) {
         return state_->at(of).declared.attached[static_cast<std::size_t>(which)].label;
       });
   if (!entered.differs.empty()) state_->turns->fail(Errc::order, detail::noted(entered.differs, state_->whose));

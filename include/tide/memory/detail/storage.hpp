@@ -68,6 +68,14 @@ template <class Layout>
   return Layout::on(fabric.mesh());
 }
 
+// @throws Error (Errc::argument) when a group has no parameter at that position
+inline void require_parameter(const LayoutView& layout, ParameterIndex parameter) {
+  if (parameter.value >= 0 && parameter.value < layout.group.size()) return;
+  raise(Errc::argument,
+        detail::text({"tide::ParameterIndex: a position must be one of the group's; there is no parameter ",
+                      parameter.value, " of ", layout.group.size(), "."}));
+}
+
 // For typed access to a packed piece.
 inline void require_element_aligned(const LayoutView& layout, const Piece& piece, Buffer buffer) {
   if (piece.elements() == 0 || piece.offset(buffer) % piece.size(buffer) == 0) return;

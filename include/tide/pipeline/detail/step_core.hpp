@@ -11,6 +11,7 @@
 #include <tide/pipeline/pass.hpp>                // Pass
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,10 +46,13 @@ struct StepGroupState {
 
 class StepCore {
  public:
-  // @param groups  of the model, which the parts fill in
-  // @param slots   that groups may be gathered into
-  StepCore(FabricPort& port, StreamRef gathers, StreamRef reduces, index_t groups, index_t ahead, index_t slots)
+  // @param replicas  the rank's other fabric, or null
+  // @param groups    of the model, which the parts fill in
+  // @param slots     that groups may be gathered into
+  StepCore(FabricPort& port, FabricPort* replicas, StreamRef gathers, StreamRef reduces, index_t groups, index_t ahead,
+           index_t slots)
       : port_(&port),
+        replicas_(replicas),
         gathers_(gathers),
         reduces_(reduces),
         ahead_(ahead),
@@ -60,6 +64,16 @@ class StepCore {
   [[nodiscard]] FabricPort& port() const noexcept { return *port_; }
   [[nodiscard]] PortStream& reduces() noexcept { return reduces_; }
   [[nodiscard]] Pass pass() const noexcept { return pass_; }
+
+  // A stream of the caller, which must be this rank's.
+  [[nodiscard]] PortStream own(StreamRef stream) {
+    if (stream.port != port_ && (replicas_ == nullptr || stream.port != replicas_)) {
+      port_->refuse(Errc::argument,
+                    text({"tide::ShardedStep: a stream must be of the rank's own fabric; the call on rank ",
+                          port_->rank().value, " got another one's."}));
+    }
+    return PortStream(stream);
+  }
 
   // Begins a pass and gathers its first groups.
   void start(Pass pass) {
@@ -148,7 +162,10 @@ class StepCore {
     stream.wait(at(group).settled);
   }
   void end_use(index_t group, PortStream stream) { at(group).settled = stream.record(); }
-  void consume() noexcept { reduced_ = false; }
+  void consume() noexcept {
+    reduced_ = false;
+    ++updates_;
+  }
 
   [[nodiscard]] std::string describe(index_t group) {
     return text({"group ", at(group).index, " of '", std::string(at(group).name), "'"});
@@ -175,8 +192,9 @@ class StepCore {
     if (needed > slots_) {
       port_->refuse(Errc::capacity,
                     text({"tide::ShardedStep: a group must be released before another is gathered; ", due(), " needs ",
-                          needed, " slots with those that are held, there are ", slots_, "."}));
+                          needed, " slots with those that are held, there are ", slots_, held_by()}));
     }
+    port_->note({pass_names[static_cast<std::size_t>(pass_)], updates_});
     for (index_t turn = turn_; turn < end; ++turn) {
       StepGroupState& state = at(group_of(turn));
       if (state.gathered) continue;
@@ -202,12 +220,26 @@ class StepCore {
     return text({backward ? "backward of " : "forward of ", describe(group)});
   }
   void refuse_turn(bool backward, index_t group) {
+    const bool evaluates = backward && pass_ == Pass::evaluate;
     port_->refuse(Errc::order,
                   text({"tide::ShardedStep: groups must be asked for in the order of the model, and backwards; ",
-                        describe_turn(backward, group), " was called where ", due(), " is due."}));
+                        describe_turn(backward, group), " was called on rank ", port_->rank().value,
+                        evaluates ? " in or after a pass that only evaluates, where " : " where ", due(), " is due."}));
+  }
+  // Of the handles that live one, with the call that ends it.
+  [[nodiscard]] std::string held_by() {
+    for (index_t group = 0; group < count(); ++group) {
+      if (at(group).used) return "; the handle of " + describe(group) + " lives.";
+    }
+    return ".";
   }
 
+  // By `Pass`, as a message says it.
+  static constexpr std::string_view pass_names[] = {"in Pass::last after update", "in Pass::accumulate after update",
+                                                    "in Pass::evaluate after update"};
+
   FabricPort* port_;
+  FabricPort* replicas_;
   PortStream gathers_;
   PortStream reduces_;
   index_t ahead_;
@@ -218,6 +250,7 @@ class StepCore {
   bool started_ = false;  // a pass has begun
   bool reduced_ = false;  // a step's gradients are complete
   index_t dropped_ = -1;
+  std::uint64_t updates_ = 0;
 };
 
 }  // namespace tide::detail
