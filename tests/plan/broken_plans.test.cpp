@@ -170,6 +170,48 @@ TEST_CASE("broken plans: an exit before the call, on a rank that owns nothing, a
                {"rank 1: exit shards_ready may come before the call of its run"});
 }
 
+TEST_CASE("broken plans: no gather may be complete an op earlier, for the slot may be another pipeline's then") {
+  static constexpr auto one_row = tide::group(tide::param<tide::bf16>("w", {1, 4}));
+  const auto check = [](const Planned& planned) {
+    for (std::size_t r = 0; r < planned.plans.size(); ++r) {
+      Planned early = planned;
+      std::int32_t& position = early.plans[r].exits[0].position;
+      if (position == 0) continue;
+      --position;
+      CAPTURE(r);
+      CHECK(!verify(early.collective, early.plans).holds());
+    }
+  };
+  for (const auto& group : {two.view(), one_row.view()}) {
+    for (const OwnBlock own : {OwnBlock::copy, OwnBlock::in_place, OwnBlock::cast}) {
+      CAPTURE(name(own));
+      for (const index_t ranks : {1, 2, 3, 5}) check(planned_gather<tide::UnicastTransport>(group, ranks, own));
+      for (const tide::MeshShape mesh : {tide::MeshShape{2, 1}, {3, 1}, {5, 1}, {2, 2}, {3, 2}, {2, 3}}) {
+        CAPTURE(mesh.nodes);
+        CAPTURE(mesh.ranks_per_node);
+        check(planned_gather_on<tide::UnicastTransport>(group, mesh, own));
+        const OwnBlock own_there = own == OwnBlock::copy ? OwnBlock::multicast : own;
+        check(planned_gather_on<tide::MulticastTransport>(group, mesh, own_there));
+      }
+    }
+  }
+}
+
+TEST_CASE("broken plans: a gather that is complete while it still serves peers from the own slot") {
+  // From masters nothing but the next run's cast writes there, and that comes behind the waits on the same lane.
+  const auto before_waits = [](Planned& p) {
+    Plan& plan = p.plans[0];
+    std::int32_t waits = 0;
+    for (const Op& op : plan.ops) {
+      if (op.lane == 0 && op.kind == OpKind::wait && p.collective.words().kind(op.word()) == WordKind::event) ++waits;
+    }
+    REQUIRE(waits > 0);
+    plan.exits[0].position -= waits;
+  };
+  check_broken(planned_gather<tide::UnicastTransport>(two.view(), 3, OwnBlock::cast), before_waits, Law::reuse,
+               {"(copy) reads slot bytes", "the caller of rank 0, which overwrites them"});
+}
+
 TEST_CASE("broken plans: two writers of the same bytes, unordered") {
   check_broken(gather(),
                [](Planned& p) {  // rank 0 sends its second row to where rank 1 sends its first

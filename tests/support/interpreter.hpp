@@ -8,10 +8,11 @@
 //
 // Whatever can come badly does: memory is poisoned before the first run and guarded on both sides; moves are cut into
 // slices between which others run; the caller overwrites its inputs the moment that an exit fires, and reads results
-// twice, at an exit and when it lets go of them. What a run of a reduce stores is kept beside the memory, so that the
-// store of the next run cannot hide a wrong one. What goes to another node comes late: it is read when it is issued,
-// and written, with its word behind it, whenever the schedule says, in order only where one lane sends to one rank. One
-// of the schedules has one queue for each rank.
+// twice, at an exit and when it lets go of them, a slot with all that lies beside it to another gather, which
+// overwrites it. What a run of a reduce stores is kept beside the memory, so that the store of the next run cannot hide
+// a wrong one. What goes to another node comes late: it is read when it is issued, and written, with its word behind
+// it, whenever the schedule says, in order only where one lane sends to one rank. One of the schedules has one queue
+// for each rank.
 
 #pragma once
 
@@ -363,10 +364,26 @@ class Interpreter {
     } else if (gather()) {
       compare(actor, tide::Space::slot, memory(actor.rank, tide::Space::slot).at(0), oracle_.slot(actor.run));
     }
+    if (actor.at == 2 && gather()) give_slot_away(actor.rank);
     if (actor.at == 1 && !gather()) ++actor.at;  // nothing to hold on to
     if (++actor.at < 3) return;
     actor.at = 0;
     if (++actor.run == actor.runs) fill(actor.rank, -1);
+  }
+
+  /// Another gather has the slot, and what lies beside it.
+  void give_slot_away(std::size_t rank) {
+    Guarded& slot = memory(rank, tide::Space::slot);
+    const tide::LayoutView& layout = collective_.layout;
+    layout.for_each_piece(tide::Rank{0}, [&](const tide::Piece& piece) {
+      const index_t bytes = layout.group[piece.parameter].shape.elements() * piece.size(tide::Buffer::slot);
+      std::fill_n(slot.at(piece.start[static_cast<std::size_t>(tide::Buffer::slot)]), bytes, std::byte{0x3C});
+    });
+    std::vector<tide::Space> beside{tide::Space::network_inbox};
+    if (!collective_.gives_shards()) beside.push_back(tide::Space::shards);
+    for (const tide::Space space : beside) {
+      for (Guarded& one : ranks_[rank].spaces[static_cast<std::size_t>(space)]) one.scribble();
+    }
   }
 
   /// Some bytes of what was sent first, or its word behind them.

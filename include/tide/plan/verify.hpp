@@ -6,10 +6,10 @@
 //   const tide::Verdict verdict = tide::verify(collective, plans);
 //   if (!verdict.holds()) for (const tide::Violation& v : verdict.violations) std::puts(describe(v).c_str());
 //
-// What the caller does is part of the proof: before a run it writes the inputs, at exit `complete` it reads the slot
-// and may write the inputs again; a reduce lets it write the gradients at `gradients_free` and read the output at
-// `shards_ready` of the last run; a caller that reads it between runs orders that read itself. Two consecutive runs
-// stand for all: a third one meets the second as the second met the first.
+// What the caller does is part of the proof: before a run it writes the inputs, at exit `complete` it reads the slot,
+// may write the inputs again, and gives the slot to another pipeline; a reduce lets it write the gradients at
+// `gradients_free` and read the output at `shards_ready` of the last run; a caller that reads it between runs orders
+// that read itself. Two consecutive runs stand for all: a third one meets the second as the second met the first.
 //
 // Laws, for every collective and every set of plans: (tests/plan/verify.test.cpp, mutations.test.cpp)
 //   sound     where it holds, every schedule of the plans gives the bytes of the oracle

@@ -61,6 +61,7 @@ class Replay {
       case OpGraph::Role::free:
         if (!gather) break;
         caller_.read_slot();
+        caller_.give_slot_away();
         caller_.give_network_inbox_away();
         break;
       case OpGraph::Role::ready:

@@ -65,6 +65,18 @@ class CallerReplay {
     }
   }
 
+  // At `complete` the slot may be given to another pipeline, which no op of this one waits for.
+  void give_slot_away() {
+    const Rank rank = state_->node.rank;
+    if (state_->pieces.bytes(rank, Space::slot) == 0) return;
+    state_->memory.rewrite({rank, Space::slot, 0},
+                           filled_parameters(state_->pieces, rank, Space::slot, state_->now, state_->node.run));
+    // So may what lies beside it: the own shards, where plans pack them.
+    if (state_->collective.gives_shards() || state_->pieces.bytes(rank, Space::shards) == 0) return;
+    const Cell old{0, state_->now, ReaderLists::none, {}};
+    state_->memory.rewrite({rank, Space::shards, 0}, {&old, 1});
+  }
+
   // The network inbox goes with the slot: at `complete` another gather may have both.
   void give_network_inbox_away() {
     const Rank rank = state_->node.rank;

@@ -113,11 +113,20 @@ class ReplayFaults {
   }
 
   void add_race(AccessConflict race) {
+    // At its exit a gather's caller reads the slot, then gives it away with what lies beside it. Of a write to the
+    // slot, the read is what a person looks for.
+    const auto gives_away = [&](NodeIndex v) { return graph_->decode(v).role == OpGraph::Role::free; };
+    const bool slot = race.bytes.place.space == Space::slot;
+    if (slot && race.later_writes && gives_away(race.earlier)) race.earlier_writes = false;
+    if (slot && race.earlier_writes && gives_away(race.later)) race.later_writes = false;
+    const bool given =
+        (race.earlier_writes && gives_away(race.earlier)) || (race.later_writes && gives_away(race.later));
     const bool next = graph_->run_of(race.earlier) != graph_->run_of(race.later);
     // In an inbox, a read that found what it should have has to come before the write; else it has to come after it.
     const bool both_write = race.earlier_writes && race.later_writes;
     const bool inbox = is_passed_through(race.bytes.place.space);
-    const Law law = next || (inbox && (both_write || race.earlier_writes == race.stale)) ? Law::reuse : Law::order;
+    const Law law =
+        next || given || (inbox && (both_write || race.earlier_writes == race.stale)) ? Law::reuse : Law::order;
     // First comes what has to come first: the earlier run, the write that a read waits for, the read before a reuse.
     const bool swapped = next         ? graph_->run_of(race.earlier) > graph_->run_of(race.later)
                          : both_write ? race.earlier > race.later
