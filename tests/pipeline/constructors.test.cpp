@@ -61,7 +61,7 @@ TEST_CASE("AllGather, ReduceScatter: SingleNode on several nodes is refused") {
       texts[2 * rank + 1] = error.what();
     }
   });
-  check_same_error(texts, {"tide::SingleNode: the mesh must have one node."});
+  check_same_error(texts, {"tide::SingleNode: the mesh must have one node; for several name RdmaDoublingTransport<>."});
 }
 
 TEST_CASE("ReduceScatter: an inbox that is too small for the mesh is refused on all ranks, with the numbers") {

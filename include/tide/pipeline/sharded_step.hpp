@@ -41,6 +41,11 @@ namespace tide {
 ///                  `Buffers<N>` gradient memories (2), `Replicated<...>` for a second fabric of replicas
 template <class Model, class Intra, class R, class Inter = SingleNode, class Box = SlotReuse, class... Options>
 class ShardedStep {
+  static_assert(
+      !(detail::is_step_option<Inter> || detail::is_step_option<Box>),
+      "tide::ShardedStep: options come behind transport, reducer, inter-node policy and inbox; name these two, "
+      "as in SingleNode, SlotReuse.");
+
   using Rules = detail::StepRules<Model, Box, Options...>;
   using Types = detail::StepTypes<Intra, R, Inter, Box, typename Rules::Replicas, Rules::buffers>;
   using All = detail::StepPartsOf<typename Model::Placed, Types>;

@@ -30,13 +30,18 @@ using Step = StepOf<Model, tide::SlotReuse, tide::Prefetch<1>, tide::Depth<4>>;
 
 #if TIDE_CASE == 6  // expect: tide::ShardedStep: the first argument must be a Fabric
 void subject(tide::FabricPort& fabric) { Step step(fabric); }
-#elif TIDE_CASE == 7  // expect: tide::ShardedStep: the model has no part of this name
+#elif TIDE_CASE == 7   // expect: tide::ShardedStep: the model has no part of this name
 auto subject = Step::repeat<"block">;
-#elif TIDE_CASE == 8  // expect: tide::ShardedStep: a frozen parameter has no gradient
+#elif TIDE_CASE == 8   // expect: tide::ShardedStep: a frozen parameter has no gradient
 auto subject(Step& step, tide::HostStream& stream) { return step.backward<"blocks">(stream).gradient<"b">(); }
-#elif TIDE_CASE == 9  // expect: tide::ShardedStep: a frozen parameter has no gradient
+#elif TIDE_CASE == 9   // expect: tide::ShardedStep: a frozen parameter has no gradient
 void subject(Step& step, tide::HostStream& stream) { step.backward<"blocks">(stream).missing<"b">(); }
-#else                 // control: slots enough, a fabric, a name, gradients of what is not frozen
+#elif TIDE_CASE == 10  // expect: tide::ShardedStep: options come behind transport, reducer, inter-node policy and inbox
+using Early = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, tide::Prefetch<2>>;
+auto subject = Early::depth;
+#elif TIDE_CASE == 11  // expect: tide::ShardedStep: options come behind transport, reducer, inter-node policy and inbox
+auto subject = StepOf<Model, tide::Depth<9>>::depth;
+#else                  // control: slots enough, a fabric, a name, gradients of what is not frozen
 void subject(tide::HostPort& fabric) { Step step(fabric); }
 auto number = Step::repeat<"blocks">;
 auto gradient(Step& step, tide::HostStream& stream) { return step.backward<"blocks">(stream).gradient<"w">(); }

@@ -66,7 +66,7 @@ template <class Inter>
 void require_inter(const FabricPort& fabric, const LayoutView& layout) {
   if (layout.mesh.nodes == 1) return;
   if constexpr (std::is_same_v<Inter, SingleNode>) {
-    raise(Errc::layout, "tide::SingleNode: the mesh must have one node.");
+    raise(Errc::layout, "tide::SingleNode: the mesh must have one node; for several name RdmaDoublingTransport<>.");
   } else {
     require_capability(fabric, Inter::capability, Inter::name);
   }

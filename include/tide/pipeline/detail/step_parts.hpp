@@ -19,6 +19,10 @@ inline constexpr bool is_parts = false;
 template <class... P>
 inline constexpr bool is_parts<Parts<P...>> = true;
 
+template <class T>
+inline constexpr bool is_step_option =
+    is_tag<Prefetch, T> || is_tag<Depth, T> || is_tag<Buffers, T> || is_replicated<T>;
+
 // Named apart, so that the compiler's note holds both numbers.
 template <class Given, class Needed>
 struct SlotsOfStep {
@@ -44,8 +48,7 @@ struct FabricOfStep {
 template <class Model, class Box, class... Options>
 struct StepRules {
   static_assert(is_parts<Model>, "tide::ShardedStep: Model must be a tide::Parts.");
-  static_assert(((is_tag<Prefetch, Options> || is_tag<Depth, Options> || is_tag<Buffers, Options> ||
-                  is_replicated<Options>)&&...),
+  static_assert((is_step_option<Options> && ...),
                 "tide::ShardedStep: the options must be Prefetch, Depth, Buffers or Replicated.");
   static_assert(tag_count<Prefetch, Options...> <= 1 && tag_count<Depth, Options...> <= 1 &&
                     tag_count<Buffers, Options...> <= 1 && (0 + ... + (is_replicated<Options> ? 1 : 0)) <= 1,
