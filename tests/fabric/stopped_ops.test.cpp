@@ -108,7 +108,7 @@ TEST_CASE("HostFabric: a hook that throws fails all ranks") {
   };
   check_same_error(
       errors_with<tide::UnicastTransport>(options),
-      {"tide::Fabric: a hook threw; ", "of 'the block' (2 parameters), step 1, rank 2, lane ", "): a hook gave up"});
+      {"tide::Fabric: a hook threw; ", "of 'the block' (2 parameters), step 1, rank 2, lane ", ": a hook gave up"});
 }
 
 TEST_CASE("HostFabric: a rank whose program throws, at each point, ends the others with its text") {
