@@ -95,11 +95,12 @@ TEST_CASE("ShardedStep: ranks that own nothing of a group, and are slow, keep th
   using Step =
       tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, step::Rails, tide::SlotReuse>;
   for (const std::uint64_t seed : seeds(2)) {
-    for (const auto& [nodes, ranks] : {std::pair<index_t, index_t>{1, 4}, {1, 6}, {2, 6}}) {
-      CAPTURE(ranks);
-      CAPTURE(nodes);
-      const Recipe recipe{.ranks = ranks, .nodes = nodes, .steps = sized(40, 10), .slow_readers = true, .seed = seed};
-      const step::AnyMesh mesh(nodes, ranks / nodes);
+    for (const tide::MeshShape shape : {tide::MeshShape{1, 4}, {1, 6}, {2, 3}}) {
+      CAPTURE(shape.nodes);
+      CAPTURE(shape.ranks_per_node);
+      const Recipe recipe{
+          .ranks = shape.ranks(), .nodes = shape.nodes, .steps = sized(40, 10), .slow_readers = true, .seed = seed};
+      const step::AnyMesh mesh(shape.nodes, shape.ranks_per_node);
       const step::Oracle oracle(step::groups_of(Model::Placed{}, Layer(mesh), Output(mesh)), recipe);
       for (const std::string& text : step::train<Step, Names>(recipe, oracle, tide::HostOptions{})) CHECK(text == "");
     }
