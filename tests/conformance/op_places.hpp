@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <tide/fabric/host_options.hpp>
+
 #include "conformance/fabric.hpp"
 
 #include <compare>

@@ -175,8 +175,8 @@ TEST_CASE("repeated parameters: in a gather and in a step, and missing by number
 
 TEST_CASE("parameters by position: those of the group in a step, those that train in its gradients, none beyond") {
   using namespace repeated_test;
-  using Layout = tide::ShardLayout<experts, tide::Mesh<1, 1>>;
-  using Model = tide::Parts<tide::Part<"block", Layout, tide::Frozen<"router", "experts.{}.up">>>;
+  using OneRank = tide::ShardLayout<experts, tide::Mesh<1, 1>>;
+  using Model = tide::Parts<tide::Part<"block", OneRank, tide::Frozen<"router", "experts.{}.up">>>;
   using Step = tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, tide::SingleNode,
                                  tide::Ring<tide::Chunks<2>, tide::Bytes<4096>>>;
   std::vector<std::string> said;
@@ -199,15 +199,15 @@ TEST_CASE("parameters by position: those of the group in a step, those that trai
       });
     });
     auto forward = step.forward<"block">(stream);
-    CHECK(forward.at(Layout::index<"experts.1.down">()) ==
+    CHECK(forward.at(OneRank::index<"experts.1.down">()) ==
           reinterpret_cast<std::byte*>(forward.get<"experts.1.down">().data()));
     said.push_back(text_of([&] { static_cast<void>(forward.at(ParameterIndex{10})); }));
     forward.release();
     auto backward = step.backward<"block">(stream);
-    CHECK(backward.gradient(Layout::index<"experts.1.down">()) ==
+    CHECK(backward.gradient(OneRank::index<"experts.1.down">()) ==
           reinterpret_cast<std::byte*>(backward.gradient<"experts.1.down">().data()));
-    backward.missing(Layout::index<"norm">());
-    const tide::Gradients<tide::Part<"block", Layout, tide::Frozen<"router", "experts.{}.up">>::Trainable>& gradients =
+    backward.missing(OneRank::index<"norm">());
+    const tide::Gradients<tide::Part<"block", OneRank, tide::Frozen<"router", "experts.{}.up">>::Trainable>& gradients =
         backward.gradients();
     CHECK(gradients.is_missing(ParameterIndex{5}));
     for (const tide::index_t position : {-1, 0, 3, 10}) {
