@@ -99,9 +99,9 @@ struct Rank {
   float loss = 0;
 };
 
-void start(Rank& rank, index_t r, int step, int micro) {
+void start(Rank& rank, index_t r, index_t ranks, int step, int micro) {
   for (index_t s = 0; s < samples; ++s) {
-    const float angle = 0.37F * float(s + samples * (r + 4 * (micro + micro_batches * step)));
+    const float angle = 0.37F * float(s + samples * (r + ranks * (micro + micro_batches * step)));
     rank.x[std::size_t(s)][0] = {std::cos(angle), std::sin(angle), 1, 0, 0, 0};
   }
   rank.used = {};
@@ -267,7 +267,9 @@ void train(tide::HostFabric& fabric, int from, int to, Checkpoint& checkpoint, s
     for (int micro = 0; micro < micro_batches; ++micro) {
       // snippet: moe-micro-batch
       step.start(micro + 1 < micro_batches ? tide::Pass::accumulate : tide::Pass::last);
-      compute.run([&, n, micro] { start(rank, fabric.rank().value, n, micro); });
+      compute.run([&rank, r = fabric.rank().value, ranks = fabric.mesh().ranks(), n, micro] {
+        start(rank, r, ranks, n, micro);
+      });
       for (index_t i = 0; i < layers; ++i) {
         auto mixer = step.forward<"mixer">(compute, i);
         compute.run([&rank, i, weight = mixer.get<"weight">()] { mixer_forward(rank, std::size_t(i), weight); });
@@ -316,13 +318,13 @@ void train(tide::HostFabric& fabric, int from, int to, Checkpoint& checkpoint, s
         });
       });
     });
-    compute.run([&] {  // a rank has the squares of its shards only
+    compute.run([&sums, &squares, &rank] {  // a rank has the squares of its shards only
       sums.buffer()[0] = squares;
       sums.buffer()[1] = rank.loss;
       squares = 0;
     });
     compute.wait(sums.enqueue(compute));
-    compute.run([&] { losses.push_back(sums.buffer()[1] / float(fabric.mesh().ranks())); });
+    compute.run([&sums, &losses, ranks = fabric.mesh().ranks()] { losses.push_back(sums.buffer()[1] / float(ranks)); });
     step.update(compute, [&, n](auto group) {
       compute.run([group, n, &sums] {
         const float norm = std::sqrt(sums.buffer()[0]);
@@ -355,22 +357,24 @@ int main() {
   std::array<Checkpoint, ranks> halves;
   std::array<std::vector<float>, ranks> losses;
   std::array<std::vector<float>, ranks> again;
-  int missing[ranks] = {};
-  const auto run = [&](tide::MeshShape mesh, int from, int to, auto& checkpoints, auto& lists) {
+  std::array<int, ranks> missing{};
+  std::array<int, ranks> missing_again{};
+  const auto run = [](tide::MeshShape mesh, int from, int to, auto& checkpoints, auto& lists, auto& counts) {
     tide::HostCluster cluster{mesh};
     cluster.run([&](tide::HostFabric& fabric) {
       const auto r = static_cast<std::size_t>(fabric.rank().value);
-      train(fabric, from, to, checkpoints[r], lists[r], missing[r]);
+      train(fabric, from, to, checkpoints[r], lists[r], counts[r]);
     });
   };
-  run({1, 4}, 0, steps, whole, losses);
-  run({2, 2}, 0, steps / 2, halves, again);
-  run({1, 4}, steps / 2, steps, halves, again);  // from a checkpoint, and elsewhere
+  run({1, 4}, 0, steps, whole, losses, missing);
+  run({2, 2}, 0, steps / 2, halves, again, missing_again);
+  run({1, 4}, steps / 2, steps, halves, again, missing_again);  // from a checkpoint, and elsewhere
   std::printf("loss %.4f -> %.4f, experts without a token on a rank: %d\n", double(losses[0].front()),
               double(losses[0].back()), missing[0] + missing[1] + missing[2] + missing[3]);
   expect(losses[0].back() < 0.1F * losses[0].front(), "training helps");
   expect(missing[0] > 0, "some experts get no token");
   expect(losses == again, "half the steps over two nodes and half from a checkpoint are the same losses");
   expect(whole == halves, "and the same masters");
+  expect(missing == missing_again, "and the same experts without a token");
   return tide_example::verdict();
 }

@@ -50,6 +50,15 @@ TEST_CASE("HostFabric: runs of one pipeline stay in order over two streams") {
   fabric_suite::one_pipeline_on_two_streams(HostRanks{});
 }
 
+TEST_CASE("HostFabric: calls that differ in what their ranks are at, which one of them has not said") {
+  tide::detail::CallLedger ledger(2);
+  const auto label = [](tide::Rank, std::int32_t) { return std::string("gather"); };
+  CHECK(ledger.enter(tide::Rank{0}, 0, 0, {}, label).differs == "");
+  CHECK(ledger.enter(tide::Rank{1}, 0, 0, {"in Pass::last after update", 2}, label).differs ==
+        "tide::Fabric: all ranks must make the same calls in the same order; call 0 is gather in slot 0 on rank 0 and "
+        "gather in slot 0, in Pass::last after update 2, on rank 1.");
+}
+
 TEST_CASE("HostFabric: an exit comes after what its stream did before the call, on idle ranks too") {
   fabric_suite::exits_after_calls(HostRanks{});
 }

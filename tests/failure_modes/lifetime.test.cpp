@@ -14,6 +14,7 @@
 #include "support/sim_ranks.hpp"
 
 #include <atomic>
+#include <memory>
 
 using namespace tide_test;
 using tide::DynamicLayout;

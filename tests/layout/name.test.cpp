@@ -30,6 +30,10 @@ constexpr Name spelled_out{{}, 0, "experts.7.up.weight"};
 constexpr Name cut_elsewhere{"experts.{}.up", 7, ".weight"};
 static_assert(repeated.reads(spelled_out) && spelled_out.reads(repeated) && repeated.reads(cut_elsewhere));
 static_assert(repeated.hash() == spelled_out.hash() && repeated.hash() == cut_elsewhere.hash());
+static_assert(repeated.is_repetition_of("experts.{}.up.weight") &&
+              cut_elsewhere.is_repetition_of("experts.{}.up.weight"));
+static_assert(!repeated.is_repetition_of("experts.7.up.weight") && !repeated.is_repetition_of("experts.{}.up.weigh"));
+static_assert(!unrepeated.is_repetition_of("norm.weight") && !repeated.is_repetition_of(""));
 static_assert(!repeated.reads(unrepeated) && !repeated.reads(Name{"experts.{}.", 8, "up.weight"}));
 static_assert(!repeated.reads(Name{"experts.{}.", 7, "down.weight"}));
 static_assert(repeated.hash() != unrepeated.hash() && repeated.hash() != Name{"experts.{}.", 8, "up.weight"}.hash());

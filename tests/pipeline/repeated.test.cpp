@@ -38,6 +38,9 @@ static_assert(Layout::repetitions<"{}"> == 2);
 static_assert(Layout::repetitions<"experts.{}"> == 0);
 static_assert(Layout::repetitions<"experts.0.up"> == 0);
 static_assert(Layout::repetitions<"norm"> == 0);
+static_assert(Layout::index<"experts.{}.up">(2) == Layout::index<"experts.2.up">());
+static_assert(Layout::dense_start_of<"experts.{}.down", Buffer::slot>(1) ==
+              Layout::dense_start<"experts.1.down", Buffer::slot>);
 static_assert(std::is_same_v<Layout::tensor<"experts.{}.down">, tide::TensorView<float, 2, 5>>);
 static_assert(std::is_same_v<Layout::gradient_tensor<"{}">, tide::TensorView<bf16, 4>>);
 
@@ -98,6 +101,8 @@ TEST_CASE("repeated parameters: shards, gradients, tables and own blocks") {
   CHECK(own.get<"experts.{}.down">(2).data == own.get<"experts.2.down">().data);
   CHECK(own.get<"experts.{}.down">(2).rows == 1);
   CHECK(own.get<"experts.{}.down">(2).width == 5);
+  CHECK(text_of([&] { static_cast<void>(own.rows_of(ParameterIndex{10})); }) ==
+        "tide::ParameterIndex: a position must be one of the group's; there is no parameter 10 of 10.");
 
   tide::GradientTable<Layout> table;
   bf16 up[10];

@@ -96,6 +96,7 @@ TEST_CASE("ShardedStep: ranks that own nothing of a group, and are slow, keep th
       tide::ShardedStep<Model, tide::UnicastTransport, tide::CopyEngineReducer<>, step::Rails, tide::SlotReuse>;
   for (const std::uint64_t seed : seeds(2)) {
     for (const tide::MeshShape shape : {tide::MeshShape{1, 4}, {1, 6}, {2, 3}}) {
+      CAPTURE(seed);
       CAPTURE(shape.nodes);
       CAPTURE(shape.ranks_per_node);
       const Recipe recipe{

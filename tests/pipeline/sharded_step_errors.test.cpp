@@ -188,11 +188,11 @@ TEST_CASE("ShardedStep: within a pass nothing else is done, and handles are ende
       "tide::ShardedStep: a pass must be ended before another thing is done; load was called where forward of group 0 "
       "of "
       "'blocks' is due.",
-      "tide::ShardedStep: a handle must be released or reduced once, and used before; group 0 of "
+      "tide::ShardedStep: a handle must not be used after it is released or reduced; group 0 of "
       "'embedding'.",
       "tide::ShardedStep: a group must be released before its backward; group 0 of 'head' was not.",
       "tide::GradientTable: a gradient must be set or declared missing;",
-      "tide::ShardedStep: a handle must be released or reduced once, and used before; group 0 of 'head'.",
+      "tide::ShardedStep: a handle must not be used after it is released or reduced; group 0 of 'head'.",
       "tide::ShardedStep: a group must be reduced before another gets its gradient memory; Buffers is 3."};
   REQUIRE(texts[0].size() == std::size(expected));
   for (std::size_t i = 0; i < std::size(expected); ++i) {
@@ -276,12 +276,13 @@ TEST_CASE("ShardedStep: a handle that a function on a stream asks too late is an
   });
   CHECK(
       texts[0] ==
-      "tide::HostStream: a function on a stream threw; rank 0, stream 2: tide::ShardedStep: a handle must be released "
-      "or reduced once, and used before; group 0 of 'head'.");
+      "tide::HostStream: a function on a stream threw; rank 0, stream 2: tide::ShardedStep: a handle must not be used "
+      "after it is released or reduced; group 0 of 'head'.");
 }
 
 TEST_CASE("ShardedStep: ranks that are in unlike passes, or of which one leaves out an update, are told so") {
   using namespace step_errors_test;
+  // @param kind  0: the odd rank begins another pass; 1: it leaves out the update
   const auto training = [](tide::HostFabric& fabric, bool odd, int kind) {
     WideStep step(fabric);
     fabric.init();
@@ -324,28 +325,67 @@ TEST_CASE("ShardedStep: ranks that are in unlike passes, or of which one leaves 
   }
 }
 
-TEST_CASE("ShardedStep: a stream of another rank is refused on all") {
+TEST_CASE("ShardedStep: a stream of another rank is refused on all, in every call that takes one") {
   using namespace step_errors_test;
-  std::vector<std::string> texts(2);
-  std::array<std::atomic<const tide::HostStream*>, 2> streams{};
-  std::atomic<int> done{0};
+  constexpr int calls = 3;
+  std::vector<std::vector<std::string>> texts(2, std::vector<std::string>(calls));
+  std::atomic<const tide::HostStream*> foreign{nullptr};
+  std::atomic<int> refused{0};
+  std::atomic<int> heard{0};
   tide::HostCluster cluster({1, 2});
   cluster.run([&](tide::HostFabric& fabric) {
     PlainStep step(fabric);
     fabric.init();
     tide::HostStream stream = fabric.stream();
-    const auto rank = static_cast<std::size_t>(fabric.rank().value);
-    streams[rank] = &stream;
-    while (streams[1 - rank] == nullptr) std::this_thread::yield();
-    tide::HostStream other = *streams[1 - rank];
-    texts[rank] = text_of([&] { static_cast<void>(step.forward<"embedding">(other)); });
-    ++done;
-    while (done < 2) std::this_thread::yield();
+    const bool odd = fabric.rank().value == 1;
+    if (!odd) foreign = &stream;
+    while (foreign == nullptr) std::this_thread::yield();
+    for (int call = 0; call < calls; ++call) {
+      tide::HostStream other = *foreign.load();
+      std::string& text = texts[static_cast<std::size_t>(fabric.rank().value)][static_cast<std::size_t>(call)];
+      if (odd) {
+        text = text_of([&] {
+          if (call == 0) step.load(other, [](auto) {});
+          if (call == 1) step.save(other, [](auto) {});
+          if (call == 2) static_cast<void>(step.forward<"embedding">(other));
+        });
+        ++refused;
+      } else {
+        while (refused <= call) std::this_thread::yield();  // had it begun the call, the fabric would have to fail
+        text = text_of([&] { step.start(); });
+      }
+      ++heard;
+      while (heard < 2 * (call + 1)) std::this_thread::yield();
+    }
     step.forward<"embedding">(stream).release();
     stream.synchronize();
     fabric.close();
   });
-  check_same_error(texts, {"tide::ShardedStep: a stream must be of the rank's own fabric; the call on rank "});
+  for (std::size_t call = 0; call < calls; ++call) {
+    CAPTURE(call);
+    check_same_error({texts[0][call], texts[1][call]},
+                     {"tide::ShardedStep: a stream must be of the rank's own fabric; the call on rank 1 "});
+  }
+}
+
+TEST_CASE("ShardedStep: a stream of the rank's replicas is its own") {
+  using namespace step_errors_test;
+  using Averaged = step::Step<step::SmallRing, tide::CopyEngineReducer<>, tide::Replicated<>>;
+  tide::HostReplicas cluster({1, 1}, {1, 2});
+  std::atomic<int> done{0};
+  cluster.run([&](tide::HostFabric& fabric, tide::HostFabric& replicas) {
+    Averaged step(fabric, replicas);
+    fabric.init();
+    replicas.init();
+    tide::HostStream stream = replicas.stream();
+    step.load(stream, [](auto) {});
+    step.forward<"embedding">(stream).release();
+    stream.synchronize();
+    fabric.close();
+    replicas.close();
+    ++done;
+  });
+  CHECK(done == 2);
 }
 
 TEST_CASE("ShardedStep: a handle that is dropped stops the step") {

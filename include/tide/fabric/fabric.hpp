@@ -144,10 +144,12 @@ class FabricPort {
   /// The event of an exit of the latest run.
   [[nodiscard]] virtual Event exit_event(std::int32_t program, ExitKind kind) = 0;
   /// Refuses the call that this rank is about to make, with the same error on every rank, and raises it. Where no rank
-  /// has begun the call nothing has happened, and the next call may be made; else the fabric has failed.
+  /// has begun the call nothing has happened, and the next call may be made; else the fabric has failed. On CPU ranks
+  /// it is raised when all that the rank's streams had been given is done, which must not wait for the host.
   [[noreturn]] virtual void refuse(Errc code, const std::string& text) = 0;
 
-  /// What the rank is at, from its next call on.
+  /// What the rank is at, from its next call on until it says so again: of the calls of every pipeline of this fabric.
+  /// CudaFabric compares no calls, and so no notes.
   void note(const CallNote& note) noexcept { note_ = note; }
 
   /// A point after all work on `stream` so far.

@@ -87,6 +87,7 @@ class HostFabric final : public HostPort {
   // been run by then.
   [[noreturn]] void raise_refusal(const detail::Refusal& refusal);
   void finish_streams();
+  void await(std::int32_t counter, std::uint64_t value, const char* what);
   void settle();
   void stop() noexcept;
 

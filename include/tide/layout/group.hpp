@@ -41,6 +41,15 @@ struct GroupView {
     return find_own(name);
   }
 
+  /// The same, or of those that `repeat` made of what is written so there, "experts.{}.w" say, the first.
+  [[nodiscard]] constexpr std::optional<ParameterIndex> find_first(std::string_view text) const noexcept {
+    if (const auto found = find(text)) return found;
+    for (index_t i = 0; i < size(); ++i) {
+      if (parameters[static_cast<std::size_t>(i)].name.is_repetition_of(text)) return ParameterIndex{i};
+    }
+    return std::nullopt;
+  }
+
  private:
   [[nodiscard]] constexpr std::optional<ParameterIndex> find_own(std::string_view name) const noexcept {
     for (index_t i = 0; i < size(); ++i) {

@@ -55,7 +55,7 @@ class Mesh {
  public:
   /// The number of nodes, or `tide::dynamic`.
   static constexpr index_t static_nodes = Nodes;
-  /// Those of ranks on each node, or `tide::dynamic`.
+  /// The number of ranks on each node, or `tide::dynamic`.
   static constexpr index_t static_ranks_per_node = RanksPerNode;
 
   /// Whether both sizes are known at compile time.

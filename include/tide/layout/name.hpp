@@ -53,8 +53,8 @@ struct Name {
     return same && other.empty();
   }
 
-  /// Whether `repeat` made the name of what is written so: "experts.{}.gate_proj.weight", for any number.
-  [[nodiscard]] constexpr bool is_written(std::string_view other) const noexcept {
+  /// Whether `repeat` made the name, with any number, of what is written so there: "experts.{}.gate_proj.weight".
+  [[nodiscard]] constexpr bool is_repetition_of(std::string_view other) const noexcept {
     return pattern.find("{}") != std::string_view::npos && other.size() == pattern.size() + text.size() &&
            other.substr(0, pattern.size()) == pattern && other.substr(pattern.size()) == text;
   }

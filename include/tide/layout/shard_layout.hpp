@@ -12,7 +12,7 @@
 #include <tide/core/error.hpp>  // raise
 #include <tide/core/text.hpp>   // text
 #include <tide/layout/coalesce.hpp>
-#include <tide/layout/detail/repetitions.hpp>    // repetitions
+#include <tide/layout/detail/repetitions.hpp>    // repetition_positions, first_named
 #include <tide/layout/detail/static_layout.hpp>  // GroupRules, MeshRules, PolicyRules, TensorOf
 #include <tide/layout/fixed_string.hpp>          // FixedString
 #include <tide/layout/layout_rules.hpp>          // require
@@ -63,19 +63,11 @@ class ShardLayout : detail::PolicyRules<Group, M, Pack, Storage>,
     return {Group.view(), mesh_.shape(), Pack::rule, Storage::alignment};
   }
 
-  /// The position of the parameter called `Text`, or of the first that is written so.
-  template <FixedString Text>
-  [[nodiscard]] static consteval std::int32_t first() noexcept {
-    constexpr index_t found = detail::find_first(Group.view(), Text.view());
-    static_assert(found >= 0, "tide::ShardLayout: the group has no parameter of this name.");
-    return static_cast<std::int32_t>(found >= 0 ? found : 0);
-  }
-
   /// The position of the parameter called `Text`; a tied name gives the parameter that owns the storage.
   template <FixedString Text>
   [[nodiscard]] static consteval ParameterIndex index() noexcept {
     constexpr auto found = Group.view().find(Text.view());
-    constexpr bool is_repeated = !found.has_value() && repetitions < Text >> 0;
+    constexpr bool is_repeated = !found.has_value() && repetitions<Text> != 0;
     static_assert(!is_repeated, "tide::ShardLayout: a repeated parameter must be asked for with its number.");
     static_assert(found.has_value() || is_repeated, "tide::ShardLayout: the group has no parameter of this name.");
     return found.value_or(ParameterIndex{0});
@@ -84,16 +76,16 @@ class ShardLayout : detail::PolicyRules<Group, M, Pack, Storage>,
   /// How many times `repeat` made the parameter that is written `Text` there, "experts.{}.w" say: the numbers are 0 to
   /// that, less 1.
   template <FixedString Text>
-  static constexpr index_t repetitions = static_cast<index_t>(detail::repetitions<Group, Text>.size());
+  static constexpr index_t repetitions = static_cast<index_t>(detail::repetition_positions<Group, Text>.size());
 
   /// The position of one of them.
   /// @throws Error (Errc::argument) when there is no such number
   template <FixedString Text>
-  [[nodiscard]] static ParameterIndex index(index_t number) {
-    static_assert(repetitions<Text> > 0, "tide::ShardLayout: the group repeats no parameter that is written so.");
+  [[nodiscard]] static constexpr ParameterIndex index(index_t number) {
+    static_assert(repetitions<Text> != 0, "tide::ShardLayout: the group repeats no parameter that is written so.");
     const bool exists = number >= 0 && number < repetitions<Text>;
     const index_t found =
-        exists ? detail::repetitions<Group, Text>[static_cast<std::size_t>(number)] : detail::no_repetition;
+        exists ? detail::repetition_positions<Group, Text>[static_cast<std::size_t>(number)] : detail::no_repetition;
     if (found == detail::no_repetition) {
       raise(Errc::argument, detail::text({"tide::ShardLayout: a repetition must be one of the group's; '",
                                           std::string(Text.view()), "' has no number ", number, "."}));
@@ -112,7 +104,7 @@ class ShardLayout : detail::PolicyRules<Group, M, Pack, Storage>,
   /// The same of one that is repeated.
   /// @throws Error (Errc::argument) when there is no such number
   template <FixedString Text, Buffer Which>
-  [[nodiscard]] static index_t dense_start_of(index_t number) {
+  [[nodiscard]] static constexpr index_t dense_start_of(index_t number) {
     static_assert(is_dense(Which));
     static_cast<void>(index<Text>(number));
     return detail::repetition_starts<Group, Pack, Storage, Text, Which>[static_cast<std::size_t>(number)];
@@ -121,11 +113,12 @@ class ShardLayout : detail::PolicyRules<Group, M, Pack, Storage>,
   /// `TensorView<Element, Extents...>` of the parameter called `Text`, or of each that is written so, in its gathered
   /// element.
   template <FixedString Text>
-  using tensor = typename detail::TensorOf<Group, first<Text>(), detail::GatheredElement>::type;
+  using tensor = typename detail::TensorOf<Group, detail::first_named<Group, Text>(), detail::GatheredElement>::type;
 
   /// The same in its gradient element.
   template <FixedString Text>
-  using gradient_tensor = typename detail::TensorOf<Group, first<Text>(), detail::GradientElement>::type;
+  using gradient_tensor =
+      typename detail::TensorOf<Group, detail::first_named<Group, Text>(), detail::GradientElement>::type;
 
  private:
   M mesh_{};

@@ -73,8 +73,9 @@ class ShardsView {
     return rows_of(Layout::template index<Text>(number));
   }
 
-  /// Calls f(const Piece&, own) for each parameter that this rank owns rows of, in group order: which elements of the
-  /// whole they are, and a std::span<float> of them; of shards in the gathered element a std::span<std::byte>.
+  /// Calls f(const Piece&, own) for each parameter that this rank owns rows of, in group order, with a std::span<float>
+  /// of them; of shards in the gathered element a std::span<std::byte>. Of the whole parameter they are `outer` runs of
+  /// `width` elements, `pitch` apart, from element `first` on: one run where dimension 0 is cut.
   template <class F>
   void for_each(F f) const {
     layout_.view().for_each_piece(rank_, [&](const Piece& piece) {

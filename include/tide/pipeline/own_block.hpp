@@ -56,7 +56,9 @@ class OwnBlockView {
   }
 
   /// The same in bytes, for layouts read at run time.
+  /// @throws Error (Errc::argument) when there is no such position
   [[nodiscard]] StridedRows<std::byte> rows_of(ParameterIndex parameter) const {
+    detail::require_parameter(layout_.view(), parameter);
     const Piece piece = layout_.view().piece(parameter, rank_);
     const index_t size = piece.size(Buffer::slot);
     const index_t rows = piece.width > 0 ? piece.outer : 0;

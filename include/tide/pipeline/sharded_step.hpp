@@ -89,7 +89,8 @@ class ShardedStep {
   ShardedStep& operator=(const ShardedStep&) = delete;
 
   /// Begins a pass over the model and gathers its first groups. Needed for a pass that is not `Pass::last`; else it
-  /// only makes gathers begin earlier than with the first `forward`.
+  /// only makes gathers begin earlier than with the first `forward`. The pass must be the same on every rank: CPU ranks
+  /// compare it.
   /// @throws Error (Errc::order) within a pass; (Errc::argument) for `Pass::accumulate` where `R` only stores
   void start(Pass pass = Pass::last) {
     if (pass == Pass::accumulate && R::finish != Finish::accumulate) {
@@ -106,7 +107,7 @@ class ShardedStep {
   [[nodiscard]] ForwardGroup<StepPart<Name>> forward(Stream& stream, index_t i = 0) {
     StepPart<Name>& part = this->template part<Name>();
     const index_t group = require_group(part, i);
-    core_.enter(false, group, core_.own(stream.ref()));
+    core_.enter(false, group, core_.own_stream(stream.ref()));
     return {part, core_, group, stream.ref()};
   }
 
@@ -115,7 +116,7 @@ class ShardedStep {
   [[nodiscard]] BackwardGroup<StepPart<Name>> backward(Stream& stream, index_t i = 0) {
     StepPart<Name>& part = this->template part<Name>();
     const index_t group = require_group(part, i);
-    const detail::PortStream own = core_.own(stream.ref());
+    const detail::PortStream own = core_.own_stream(stream.ref());
     const index_t buffer = StepPart<Name>::part::frozen ? -1 : memory_.next(core_.port());
     core_.enter(true, group, own);
     if constexpr (!StepPart<Name>::part::frozen && Rules::buffers > 0) {
@@ -127,12 +128,13 @@ class ShardedStep {
 
   /// Calls f(UpdateGroup) for each group that trains, in the order of the backward; what it enqueues on `stream` may
   /// read the reduced gradients and write the masters. On a stream of its own it runs while the backward goes on. The
-  /// next gathers wait for it, group by group.
+  /// next gathers wait for it, group by group. Every rank must call it, also one that owns nothing: CPU ranks compare
+  /// the number of updates with their next gather.
   /// @throws Error (Errc::order) before a pass with `Pass::last` has ended
   template <class Stream, class F>
   void update(Stream& stream, F f) {
     core_.require_reduced("update");
-    visit_reduced(core_.own(stream.ref()), f);
+    visit_reduced(core_.own_stream(stream.ref()), f);
     core_.consume();
   }
 
@@ -140,7 +142,7 @@ class ShardedStep {
   template <class Stream, class F>
   void inspect(Stream& stream, F f) {
     core_.require_reduced("inspect");
-    visit_reduced(core_.own(stream.ref()), f);
+    visit_reduced(core_.own_stream(stream.ref()), f);
   }
 
   /// Calls f(UpdateGroup) for each group, frozen ones too; what it enqueues on `stream` may write the shards: initial
@@ -149,15 +151,16 @@ class ShardedStep {
   template <class Stream, class F>
   void load(Stream& stream, F f) {
     core_.require_idle("load");
-    visit_all(core_.own(stream.ref()), f);
+    visit_all(core_.own_stream(stream.ref()), f);
   }
 
-  /// The same; what it enqueues on `stream` may read the shards: a checkpoint. The next update and load wait for it.
+  /// The same; what it enqueues on `stream` may read the shards: a checkpoint. The next update, load and gather of each
+  /// group wait for it.
   /// @throws Error (Errc::order) within a pass
   template <class Stream, class F>
   void save(Stream& stream, F f) {
     core_.require_idle("save");
-    visit_all(core_.own(stream.ref()), f);
+    visit_all(core_.own_stream(stream.ref()), f);
   }
 
   /// What the sums over ranks are multiplied with from the next reduce on; 1 / ranks at first. Where there are replicas
@@ -169,6 +172,7 @@ class ShardedStep {
   }
 
   /// A group's shards, for access that the caller orders.
+  /// @throws Error (Errc::order) before `init`
   template <FixedString Name>
   [[nodiscard]] UpdateGroup<StepPart<Name>> group(index_t i = 0) {
     StepPart<Name>& part = this->template part<Name>();

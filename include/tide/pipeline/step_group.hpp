@@ -23,6 +23,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 namespace tide {
 
@@ -43,7 +44,7 @@ class LiveGroup {
   }
 
   /// The parameter called `Text`, as of `Gathered`. What is enqueued takes it, not the handle.
-  /// @throws Error (Errc::order) when the handle has been ended, as everything but `index`
+  /// @throws Error (Errc::order) when the handle has been ended, so do all functions but `index`
   template <FixedString Text>
   [[nodiscard]] auto get() const {
     return gathered().template get<Text>();
@@ -74,7 +75,7 @@ class LiveGroup {
 
   [[nodiscard]] StepCore& live() const {
     if (core_ == nullptr) {
-      raise(Errc::order, text({"tide::ShardedStep: a handle must be released or reduced once, and used before; group ",
+      raise(Errc::order, text({"tide::ShardedStep: a handle must not be used after it is released or reduced; group ",
                                index(), " of '", std::string(StepPart::part::name), "'."}));
     }
     return *core_;
@@ -90,8 +91,8 @@ class LiveGroup {
 // That a name of a part is not one of its frozen ones.
 template <class P, FixedString Text>
 consteval void require_trainable() {
-  constexpr bool here = find_first(P::Layout::group.view(), Text.view()) >= 0;
-  constexpr bool trained = find_first(P::Trainable::group.view(), Text.view()) >= 0;
+  constexpr bool here = P::Layout::group.view().find_first(Text.view()).has_value();
+  constexpr bool trained = P::Trainable::group.view().find_first(Text.view()).has_value();
   static_assert(!here || trained,
                 "tide::ShardedStep: a frozen parameter has no gradient; Frozen of its Part names it.");
 }
@@ -179,18 +180,15 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
   // The position, among those that train, of a parameter of the group.
   [[nodiscard]] ParameterIndex trained(ParameterIndex parameter) const {
     const LayoutView all = this->part_->weights(this->index()).view().layout().view();
-    const LayoutView some = gradients().layout().view();
     detail::require_parameter(all, parameter);
-    index_t position = 0;
-    for (index_t p = 0;; ++p) {
-      const Name& name = all.group[ParameterIndex{p}].name;
-      const bool trains_too = position < some.group.size() && name.reads(some.group[ParameterIndex{position}].name);
-      if (p == parameter.value && trains_too) return ParameterIndex{position};
-      if (p == parameter.value) {
-        raise(Errc::argument, detail::text({"tide::ShardedStep: a frozen parameter has no gradient; '",
-                                            detail::printable(name.str()), "' of '", std::string(P::name), "'."}));
-      }
-      position += trains_too ? 1 : 0;
+    if constexpr (std::is_same_v<typename P::Layout, Layout>) {
+      return parameter;
+    } else {
+      const index_t position = detail::trained_positions<P>[static_cast<std::size_t>(parameter.value)];
+      if (position >= 0) return ParameterIndex{position};
+      raise(Errc::argument,
+            detail::text({"tide::ShardedStep: a frozen parameter has no gradient; '",
+                          detail::printable(all.group[parameter].name.str()), "' of '", std::string(P::name), "'."}));
     }
   }
 
@@ -210,7 +208,7 @@ class BackwardGroup : public detail::LiveGroup<StepPart> {
 };
 
 /// A group between passes: its shards and, where it trains, its reduced gradients. Cheap to copy, and of use as long as
-/// the fabric: what is enqueued may keep it.
+/// its fabrics: what is enqueued may keep it.
 template <class StepPart>
 class UpdateGroup {
   using P = typename StepPart::part;
@@ -264,12 +262,12 @@ class UpdateGroup {
     if constexpr (trains) {
       return part.reduce->reduced(index);
     } else {
-      return nullptr;
+      return std::monostate();
     }
   }
 
   Weights weights_;
-  [[no_unique_address]] std::conditional_t<trains, Reduced, std::nullptr_t> reduced_;
+  [[no_unique_address]] std::conditional_t<trains, Reduced, std::monostate> reduced_;
   index_t index_;
 };
 

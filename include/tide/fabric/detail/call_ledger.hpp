@@ -55,7 +55,7 @@ class CallLedger {
     } else if (call.program != program || call.slot != slot || call.note != note) {
       const bool apart = call.note != note;
       const auto describe = [&](Rank of, std::int32_t p, std::int32_t s, const CallNote& n) {
-        const std::string where = apart ? text({", ", std::string(n.at), " ", n.count, ","}) : "";
+        const std::string where = apart && !n.at.empty() ? text({", ", std::string(n.at), " ", n.count, ","}) : "";
         return text({label(of, p), " in slot ", s, where, " on rank ", of.value});
       };
       entered.differs = text({"tide::Fabric: all ranks must make the same calls in the same order; call ", made(rank),

@@ -18,6 +18,7 @@ class FabricLife {
 
   void begin() noexcept { phase_ = Phase::running; }
   void end() noexcept { phase_ = Phase::closed; }
+  [[nodiscard]] bool running() const noexcept { return phase_ == Phase::running; }
   [[nodiscard]] bool closed() const noexcept { return phase_ == Phase::closed; }
 
   // For what asks for memory in the arena.

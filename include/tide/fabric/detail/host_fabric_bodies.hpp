@@ -65,16 +65,18 @@ inline void HostFabric::refuse(Errc code, const std::string& text) {
 
 inline void HostFabric::raise_refusal(const detail::Refusal& refusal) {
   finish_streams();
-  if (partner_ != nullptr) partner_->finish_streams();
+  if (partner_ != nullptr && partner_->life_.running()) partner_->finish_streams();
   raise(refusal.code, refusal.text);
 }
 
 inline void HostFabric::finish_streams() {
   std::vector<Event> ends;
-  const auto add = [&](const auto& lane) { ends.push_back(record({this, lane.get()})); };
+  const auto add = [&](const auto& lane) {
+    if (!lane->is_this_thread()) ends.push_back(record({this, lane.get()}));
+  };
   if (state_->options.lanes == HostLanes::merged) lanes_.for_each(add);
   std::for_each(streams_.begin(), streams_.end(), add);
-  for (const Event& end : ends) end.synchronize();
+  for (const Event& end : ends) await(end.counter, end.value, "its streams, for a call is refused");
 }
 
 inline index_t HostFabric::reserve(index_t bytes, index_t alignment) {
@@ -282,11 +284,13 @@ inline bool HostFabric::passed(std::int32_t index, std::uint64_t value) {
   return false;
 }
 
-inline void HostFabric::synchronize(std::int32_t index, std::uint64_t value) {
+inline void HostFabric::synchronize(std::int32_t index, std::uint64_t value) { await(index, value, "an event"); }
+
+inline void HostFabric::await(std::int32_t index, std::uint64_t value, const char* what) {
   const auto& awaited = counter(index);
   const auto met = [&] { return awaited.load(std::memory_order_acquire) >= value || state_->failure.failed(); };
   const auto wait = [&] { return state_->at(rank_).bell.wait(state_->options.deadline, met); };
-  if (!while_waiting(!met(), wait)) fail_late("an event");
+  if (!while_waiting(!met(), wait)) fail_late(what);
   if (state_->failure.failed()) raise_failure();
 }
 

@@ -66,7 +66,7 @@ class StepCore {
   [[nodiscard]] Pass pass() const noexcept { return pass_; }
 
   // A stream of the caller, which must be this rank's.
-  [[nodiscard]] PortStream own(StreamRef stream) {
+  [[nodiscard]] PortStream own_stream(StreamRef stream) {
     if (stream.port != port_ && (replicas_ == nullptr || stream.port != replicas_)) {
       port_->refuse(Errc::argument,
                     text({"tide::ShardedStep: a stream must be of the rank's own fabric; the call on rank ",
@@ -194,7 +194,9 @@ class StepCore {
                     text({"tide::ShardedStep: a group must be released before another is gathered; ", due(), " needs ",
                           needed, " slots with those that are held, there are ", slots_, held_by()}));
     }
-    port_->note({pass_names[static_cast<std::size_t>(pass_)], updates_});
+    const CallNote note{pass_names[static_cast<std::size_t>(pass_)], updates_};
+    port_->note(note);
+    if (replicas_ != nullptr) replicas_->note(note);
     for (index_t turn = turn_; turn < end; ++turn) {
       StepGroupState& state = at(group_of(turn));
       if (state.gathered) continue;
@@ -226,7 +228,7 @@ class StepCore {
                         describe_turn(backward, group), " was called on rank ", port_->rank().value,
                         evaluates ? " in or after a pass that only evaluates, where " : " where ", due(), " is due."}));
   }
-  // Of the handles that live one, with the call that ends it.
+  // One handle that lives.
   [[nodiscard]] std::string held_by() {
     for (index_t group = 0; group < count(); ++group) {
       if (at(group).used) return "; the handle of " + describe(group) + " lives.";
@@ -237,6 +239,8 @@ class StepCore {
   // By `Pass`, as a message says it.
   static constexpr std::string_view pass_names[] = {"in Pass::last after update", "in Pass::accumulate after update",
                                                     "in Pass::evaluate after update"};
+  static_assert(static_cast<int>(Pass::last) == 0 && static_cast<int>(Pass::accumulate) == 1 &&
+                static_cast<int>(Pass::evaluate) == 2);
 
   FabricPort* port_;
   FabricPort* replicas_;

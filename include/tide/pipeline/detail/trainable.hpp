@@ -6,6 +6,7 @@
 
 #include <tide/layout/shard_layout.hpp>  // ShardLayout
 
+#include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <string_view>
@@ -20,8 +21,9 @@ class Stays {
 
   [[nodiscard]] constexpr bool operator()(const Parameter& parameter) const {
     bool stays = true;
-    for (const std::string_view name : frozen_)
-      stays = stays && !parameter.name.reads(name) && !parameter.name.is_written(name);
+    for (const std::string_view name : frozen_) {
+      stays = stays && !parameter.name.reads(name) && !parameter.name.is_repetition_of(name);
+    }
     return stays;
   }
   // A tied name stays with its parameter.
@@ -44,7 +46,7 @@ class Stays {
 
 template <const auto& G, FixedString... Names>
 [[nodiscard]] consteval bool has_parameters() {
-  return ((find_first(G.view(), Names.view()) >= 0) && ...);
+  return (G.view().find_first(Names.view()).has_value() && ...);
 }
 template <const auto& G, FixedString... Names>
 [[nodiscard]] consteval std::size_t parameters_left() {
@@ -99,5 +101,20 @@ struct TrainableOf<ShardLayout<G, M, Pack, Storage>> {
     }
   }
 };
+
+// Of each parameter of a part with frozen ones: its position among those that train, or -1.
+template <class P>
+inline constexpr auto trained_positions = [] {
+  constexpr const auto& all = P::Layout::group;
+  constexpr const auto& some = P::Trainable::group;
+  std::array<index_t, all.parameters.size()> positions{};
+  index_t next = 0;
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const bool trains = static_cast<std::size_t>(next) < some.parameters.size() &&
+                        all.parameters[i].name.reads(some.parameters[static_cast<std::size_t>(next)].name);
+    positions[i] = trains ? next++ : -1;
+  }
+  return positions;
+}();
 
 }  // namespace tide::detail

@@ -103,7 +103,8 @@ class ReplayFaults {
                                                             : ExitKind::gradients_free;
     report_->add(Law::reuse,
                  "rank " + std::to_string(node.rank.value) + ": exit " + std::string(name(exit)) +
-                     " may come before the call of its run, so what waits for it does not wait for what the call did",
+                     " may come before the call of its run, so what waits for it does not wait for what the caller's "
+                     "stream did before",
                  VerifyReport::caller(node.rank, node.run));
   }
 

@@ -20,9 +20,8 @@
 
 namespace tide::detail {
 
-// Two nodes, in the order of the replay, which a path must lead from one to the other: two accesses to common bytes,
-// one of them writing, or, without any bytes, a put and one that is issued too early else, or a call and an exit of its
-// run.
+// Two nodes that a path must lead between, in the order of the replay: two accesses to common bytes, one of them
+// writing; a put, and a later one that must not be issued before it has arrived; or a call and an exit of its run.
 struct AccessConflict {
   enum class Kind : std::uint8_t { access, in_flight, early_exit };
 
