@@ -412,6 +412,7 @@ TEST_CASE("ShardedStep: an op of a step that fails, whichever it is, is named by
   const auto ops = ops_of(1);
   REQUIRE(ops.size() > 60);
   for (const Place& place : ops) {
+    if (sanitized && place.seq % 3 != 0) continue;
     CAPTURE(place.label);
     CAPTURE(place.seq);
     tide::HostOptions options;
