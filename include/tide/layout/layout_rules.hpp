@@ -10,6 +10,7 @@
 #include <tide/core/text.hpp>                  // printable
 #include <tide/layout/detail/check_group.hpp>  // check_group, check_cut
 #include <tide/layout/group.hpp>               // GroupView
+#include <tide/layout/layout_view.hpp>         // LayoutView
 #include <tide/layout/mesh.hpp>                // MeshShape
 
 #include <string>
@@ -85,5 +86,17 @@ constexpr void require(const GroupView& group, index_t ranks) {
   const LayoutFault fault = check(group, ranks);
   if (fault.rule != LayoutRule::none) raise(Errc::layout, describe(fault, group));
 }
+
+namespace detail {
+
+// @throws Error (Errc::argument) when a group has no parameter at that position
+inline void require_parameter(const LayoutView& layout, ParameterIndex parameter) {
+  if (parameter.value >= 0 && parameter.value < layout.group.size()) return;
+  raise(Errc::argument,
+        detail::text({"tide::ParameterIndex: a position must be one of the group's; there is no parameter ",
+                      parameter.value, " of ", layout.group.size(), "."}));
+}
+
+}  // namespace detail
 
 }  // namespace tide

@@ -6,11 +6,11 @@
 
 #pragma once
 
-#include <tide/core/error.hpp>             // raise
-#include <tide/core/text.hpp>              // text
-#include <tide/layout/fixed_string.hpp>    // FixedString
-#include <tide/layout/layout_view.hpp>     // Piece
-#include <tide/memory/detail/storage.hpp>  // require_parameter
+#include <tide/core/error.hpp>           // raise
+#include <tide/core/text.hpp>            // text
+#include <tide/layout/fixed_string.hpp>  // FixedString
+#include <tide/layout/layout_rules.hpp>  // require_parameter
+#include <tide/layout/layout_view.hpp>   // Piece
 
 #include <cstddef>
 #include <utility>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <tide/fabric/fabric.hpp>        // FabricPort
+#include <tide/layout/layout_rules.hpp>  // require_parameter
 #include <tide/layout/shard_layout.hpp>  // ShardLayout
 
 #include <algorithm>
@@ -66,14 +67,6 @@ template <class Layout>
 [[nodiscard]] Layout layout_on(const FabricPort& fabric) {
   static_assert(!std::is_same_v<Layout, DynamicLayout>, "tide::DynamicLayout: pass the layout to the constructor.");
   return Layout::on(fabric.mesh());
-}
-
-// @throws Error (Errc::argument) when a group has no parameter at that position
-inline void require_parameter(const LayoutView& layout, ParameterIndex parameter) {
-  if (parameter.value >= 0 && parameter.value < layout.group.size()) return;
-  raise(Errc::argument,
-        detail::text({"tide::ParameterIndex: a position must be one of the group's; there is no parameter ",
-                      parameter.value, " of ", layout.group.size(), "."}));
 }
 
 // For typed access to a packed piece.
