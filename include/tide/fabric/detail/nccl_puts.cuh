@@ -35,13 +35,6 @@ inline ncclResult_t nccl_wait(std::vector<NcclWait>& waits, ncclComm_t communica
   return ncclWaitSignal(static_cast<int>(waits.size()), waits.data(), communicator, stream);
 }
 
-// As NCCL would choose, with the signal indices above.
-[[nodiscard]] inline ncclConfig_t nccl_configuration() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.numRmaSig = 2;
-  return config;
-}
-
 #else
 
 struct NcclWait {
@@ -53,9 +46,22 @@ inline ncclResult_t nccl_put(const void*, std::size_t, int, ncclWindow_t, std::s
 }
 inline ncclResult_t nccl_wait(std::vector<NcclWait>&, ncclComm_t, cudaStream_t) { return ncclInvalidUsage; }
 
-[[nodiscard]] inline ncclConfig_t nccl_configuration() { return NCCL_CONFIG_INITIALIZER; }
-
 #endif
+
+// What NCCL sets aside for a communicator grows with the CTAs that it may use (docs/performance.md): 29 MB for 4, 407
+// for as many as it likes. Only sends and receives use any.
+inline constexpr int nccl_ctas = 4;
+
+// Of the communicators that plans use: with the signal indices above.
+[[nodiscard]] inline ncclConfig_t nccl_configuration() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  config.maxCTAs = nccl_ctas;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 2)
+  config.numRmaSig = 2;
+#endif
+  return config;
+}
 
 // The same bytes to the same place of each rank, in one group: its puts do not wait for each other.
 inline ncclResult_t nccl_put_to_each(const std::vector<int>& ranks, const void* from, std::size_t bytes,
