@@ -387,6 +387,32 @@ TEST_CASE("CudaFabric: ranks that construct different pipelines get the same err
   CHECK(errors[0].find("the size of the arena") != std::string::npos);
 }
 
+TEST_CASE("CudaCluster: a rank that throws before init is an error on the other, and what it threw is thrown") {
+  if (gpu::devices() < 2) {
+    MESSAGE("skipped: needs two GPUs");
+    return;
+  }
+  std::string other;
+  std::string thrown;
+  {
+    CudaCluster cluster({0, 1}, {.deadline = std::chrono::seconds(1)});
+    try {
+      cluster.run([&](CudaFabric& fabric) {
+        if (fabric.rank().value == 1) raise(Errc::argument, "tide::Test: a rank throws.");
+        try {
+          fabric.init();
+        } catch (const Error& error) {
+          other = error.what();
+        }
+      });
+    } catch (const Error& error) {
+      thrown = error.what();
+    }
+  }
+  CHECK(other == "tide::CudaFabric: the deadline of 20.000 s passed: rank 0 waited for all ranks to come to init.");
+  CHECK(thrown == "tide::Test: a rank throws.");
+}
+
 TEST_CASE("CudaFabric: 300 interleaved steps of gather and reduce with changing data") {
   const int world = std::min(2, gpu::devices());
   CHECK(gather_steps<UnicastTransport>(world, From<Buffer::shards>{}, {}, 150) == "");

@@ -11,12 +11,12 @@
 
 #pragma once
 
-#include <tide/fabric/cuda_fabric.cuh>    // CudaFabric
-#include <tide/fabric/cuda_replicas.cuh>  // CudaReplicas
+#include <tide/fabric/cuda_fabric.cuh>         // CudaFabric
+#include <tide/fabric/cuda_replicas.cuh>       // CudaReplicas
+#include <tide/fabric/detail/run_threads.hpp>  // run_threads
 
 #include <algorithm>
-#include <exception>
-#include <thread>
+#include <cstddef>
 #include <vector>
 
 namespace tide {
@@ -32,7 +32,8 @@ class CudaCluster {
     return {nodes, static_cast<index_t>(communicators_.size()) / nodes};
   }
 
-  /// Runs `program(fabric)` for each rank with its device current, and waits for all. The first error is thrown again.
+  /// Runs `program(fabric)` for each rank with its device current, and waits for all. What was thrown first is thrown
+  /// again.
   template <class F>
   void run(const F& program) {
     start([&](const CudaCommunicators& communicators) {
@@ -55,22 +56,13 @@ class CudaCluster {
   // Calls `rank(communicators)` on a thread for each device.
   template <class F>
   void start(const F& rank) {
-    std::vector<std::thread> threads;
-    std::vector<std::exception_ptr> thrown(communicators_.size());
-    for (std::size_t r = 0; r < communicators_.size(); ++r) {
-      threads.emplace_back([&, r] {
-        try {
-          detail::check(cudaSetDevice(communicators_[r].device()), "cudaSetDevice");
-          rank(communicators_[r]);
-        } catch (...) {
-          thrown[r] = std::current_exception();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::exception_ptr& exception : thrown) {
-      if (exception) std::rethrow_exception(exception);
-    }
+    const auto body = [&](std::size_t r) {
+      detail::check(cudaSetDevice(communicators_[r].device()), "cudaSetDevice");
+      rank(communicators_[r]);
+    };
+    const auto name = [](std::size_t r) { return detail::text({"rank ", r}); };
+    detail::run_threads(
+        communicators_.size(), body, name, [](std::size_t, const char*) {}, [](std::size_t) {});
   }
 
   std::vector<CudaCommunicators> communicators_;

@@ -208,6 +208,7 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] bool listen();
   void meet_to_close();
   void part_from_far_ranks();
+  void await(ncclResult_t begun, const char* call, const char* what);
   void compare_ranks();
   void compare_words();
   [[nodiscard]] std::vector<std::uint64_t> words_of_all(const std::vector<std::uint64_t>& own);

@@ -28,7 +28,7 @@ enum class CudaGrouping : std::uint8_t {
 
 /// Options of a `CudaFabric`; the same on every rank.
 struct CudaOptions {
-  Duration deadline = std::chrono::seconds(60);  ///< of every wait
+  Duration deadline = std::chrono::seconds(60);  ///< of every wait; in `init`, where NCCL connects ranks, at least 20 s
   CudaMulticast multicast = CudaMulticast::hardware;
   /// Sets zeros aside in `init`, as many as the largest gradient, for gradients that are missing from a table: memory
   /// cannot be allocated while ranks wait for each other.

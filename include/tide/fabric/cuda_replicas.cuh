@@ -20,6 +20,7 @@
 
 #include <tide/fabric/cuda_fabric.cuh>  // CudaFabric, CudaPair
 
+#include <algorithm>
 #include <memory>
 
 namespace tide {
@@ -70,8 +71,8 @@ class CudaReplicas {
   };
 
   CudaReplicas(const CudaCommunicators& world, Place place, CudaOptions shards, CudaOptions across)
-      : inside_(world.split(place.replica, place.shard)),
-        across_(world.split(place.shard, place.replica)),
+      : inside_(world.split(place.replica, place.shard, std::max(shards.deadline, detail::least_meeting))),
+        across_(world.split(place.shard, place.replica, std::max(across.deadline, detail::least_meeting))),
         fabric_(inside_, shards),
         replicas_(across_, across) {
     fabric_.pair_ = replicas_.pair_ = std::make_shared<detail::CudaPair>(fabric_, replicas_);

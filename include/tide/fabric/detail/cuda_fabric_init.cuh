@@ -159,6 +159,21 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
   return program_index;
 }
 
+// What was begun where ranks meet: NCCL connects them on the host, without end if one does not come, and then its
+// kernel waits for them.
+inline void CudaFabric::await(ncclResult_t begun, const char* call, const char* what) {
+  const Duration limit = std::max(options_.deadline, detail::least_meeting);
+  if (!communicators_->settles(begun, call, limit)) {
+    fail(Errc::deadline, detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(limit),
+                                       " passed: rank ", rank_.value, " waited for ", what, "."}));
+    failure_.raise_it();
+  }
+  poll(what, [this] {
+    if (phase_ == Phase::running) static_cast<void>(listen());
+    return !detail::is_busy(init_stream_);
+  });
+}
+
 // Collective over all ranks: as many words of each, in the order of the communicator.
 inline std::vector<std::uint64_t> CudaFabric::words_of_all(const std::vector<std::uint64_t>& own) {
   std::vector<std::uint64_t> got(own.size() * static_cast<std::size_t>(mesh_.ranks()));
@@ -167,8 +182,8 @@ inline std::vector<std::uint64_t> CudaFabric::words_of_all(const std::vector<std
   std::uint64_t* mine = device + own.size() * static_cast<std::size_t>(nodes_.in_communicator(rank_));
   detail::check(cudaMemcpyAsync(mine, own.data(), own.size() * 8, cudaMemcpyHostToDevice, init_stream_),
                 "cudaMemcpyAsync");
-  detail::check(ncclAllGather(mine, device, own.size(), ncclUint64, gather_, init_stream_), "ncclAllGather");
-  poll("init", [this] { return !detail::is_busy(init_stream_); });
+  await(ncclAllGather(mine, device, own.size(), ncclUint64, communicators_->meeting(), init_stream_), "ncclAllGather",
+        "all ranks to come to init");
   detail::check(cudaMemcpy(got.data(), device, got.size() * 8, cudaMemcpyDeviceToHost), "cudaMemcpy");
   detail::check(cudaFree(device), "cudaFree");
   return got;
@@ -267,11 +282,8 @@ inline bool CudaFabric::meet(bool is_good) {
   int good = is_good ? 1 : 0;
   int* const word = meeting_word_;
   detail::check(cudaMemcpyAsync(word, &good, sizeof(int), cudaMemcpyHostToDevice, init_stream_), "cudaMemcpyAsync");
-  detail::check(ncclAllReduce(word, word, 1, ncclInt, ncclMin, gather_, init_stream_), "ncclAllReduce");
-  poll("all ranks to meet", [this] {
-    if (phase_ == Phase::running) static_cast<void>(listen());
-    return !detail::is_busy(init_stream_);
-  });
+  await(ncclAllReduce(word, word, 1, ncclInt, ncclMin, communicators_->meeting(), init_stream_), "ncclAllReduce",
+        "all ranks to meet");
   if (failure_.failed()) failure_.raise_it();
   detail::check(cudaMemcpy(&good, word, sizeof(int), cudaMemcpyDeviceToHost), "cudaMemcpy");
   return good != 0;

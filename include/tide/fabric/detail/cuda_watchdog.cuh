@@ -198,14 +198,15 @@ inline void CudaFabric::meet_to_close() {
   stopping_.store(true, std::memory_order_release);
   if (watchdog_.joinable()) watchdog_.join();
   if (failure_.failed()) failure_.raise_it();
-  closed_by_all_ = mesh_.ranks() == 1;
-  if (closed_by_all_) return;
-  mail_.send_closing(rescue_stream_);
-  mail_.ask(rescue_stream_);
-  poll("the other ranks to close", [this] { return listen() && mail_.all_close(); });
-  if (failure_.failed()) failure_.raise_it();
-  part_from_far_ranks();
+  if (mesh_.ranks() > 1) {
+    mail_.send_closing(rescue_stream_);
+    mail_.ask(rescue_stream_);
+    poll("the other ranks to close", [this] { return listen() && mail_.all_close(); });
+    if (failure_.failed()) failure_.raise_it();
+    part_from_far_ranks();
+  }
   closed_by_all_ = true;
+  communicators_->close();
 }
 
 // Where the watchdog has ended: reads the letters again. Whether those that were asked for are there.
