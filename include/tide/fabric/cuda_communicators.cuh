@@ -55,6 +55,7 @@ class CudaCommunicators {
         mail_(std::exchange(other.mail_, nullptr)),
         meeting_(std::exchange(other.meeting_, nullptr)),
         device_(other.device_),
+        are_threads_(other.are_threads_),
         has_parts_(other.has_parts_),
         state_(std::move(other.state_)) {}
   CudaCommunicators& operator=(CudaCommunicators&&) = delete;
@@ -82,6 +83,7 @@ class CudaCommunicators {
     for (std::size_t i = 0; i < devices.size(); ++i) {
       all.emplace_back(gather[i], reduce[i], devices[i], nullptr, meeting[i]);
       all[i].state_ = all[0].state_;  // what one rank finds out
+      all[i].are_threads_ = true;
     }
     return all;
   }
@@ -122,10 +124,12 @@ class CudaCommunicators {
     const detail::DeviceGuard guard(device_);
     CudaCommunicators part(nullptr, nullptr, device_);
     part.state_ = state_;
-    if (meeting_ != nullptr) {
-      part.meeting_ = split_off(color, key, meeting_configuration(), deadline);
+    part.are_threads_ = are_threads_;
+    // Threads that split communicators that do not block have crashed NCCL (NVIDIA/nccl#1605): theirs do.
+    if (meeting_ != nullptr && !are_threads_) {
+      part.meeting_ = split_off(meeting_, color, key, meeting_configuration(), deadline);
     } else {
-      part.gather_ = split_off(color, key, detail::nccl_configuration(), deadline);
+      part.gather_ = split_off(gather_, color, key, detail::nccl_configuration(), deadline);
     }
     part.split_others(0, deadline);
     has_parts_ = true;
@@ -146,13 +150,7 @@ class CudaCommunicators {
   /// @returns whether they have in time; where not, all of these communicators are over
   /// @throws Error (Errc::operation) with NCCL's words
   [[nodiscard]] bool settles(ncclResult_t begun, const char* call, Duration deadline) const {
-    const bool has_begun = begun == ncclSuccess || begun == ncclInProgress;
-    const ncclResult_t state = has_begun ? settled(meeting(), deadline) : begun;
-    if (state == ncclSuccess) return true;
-    distrust();
-    if (state != ncclInProgress) detail::check(state, call);
-    has_parts_ ? abandon() : abort();
-    return false;
+    return settles(meeting(), begun, call, deadline);
   }
 
   /// A rank may be gone: from now on nothing that needs all ranks is done to the communicators, to those that they were
@@ -196,19 +194,30 @@ class CudaCommunicators {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+  [[nodiscard]] bool settles(ncclComm_t communicator, ncclResult_t begun, const char* call, Duration deadline) const {
+    const bool has_begun = begun == ncclSuccess || begun == ncclInProgress;
+    const ncclResult_t state = has_begun ? settled(communicator, deadline) : begun;
+    if (state == ncclSuccess) return true;
+    distrust();
+    if (state != ncclInProgress) detail::check(state, call);
+    has_parts_ ? abandon() : abort();
+    return false;
+  }
+
   // The communicators that are not there yet, of all ranks.
   void split_others(int key, Duration deadline) {
-    const auto one = [&] { return split_off(0, key, detail::nccl_configuration(), deadline); };
+    const auto one = [&] { return split_off(meeting(), 0, key, detail::nccl_configuration(), deadline); };
     if (gather_ == nullptr) gather_ = one();
     reduce_ = one();
     const detail::NcclFindings found(gather_);
     if (found.nodes > 1 && found.no_puts.empty()) mail_ = one();
   }
-  [[nodiscard]] ncclComm_t split_off(int color, int key, ncclConfig_t config, Duration deadline) const {
+  [[nodiscard]] ncclComm_t split_off(ncclComm_t whole, int color, int key, ncclConfig_t config,
+                                     Duration deadline) const {
     int rank = 0;
-    detail::check(ncclCommUserRank(meeting(), &rank), "ncclCommUserRank");
+    detail::check(ncclCommUserRank(whole, &rank), "ncclCommUserRank");
     ncclComm_t part = nullptr;
-    if (!settles(ncclCommSplit(meeting(), color, key, &part, &config), "ncclCommSplit", deadline)) {
+    if (!settles(whole, ncclCommSplit(whole, color, key, &part, &config), "ncclCommSplit", deadline)) {
       raise_late(deadline, rank, "all ranks to split their communicators");
     }
     detail::check(part != nullptr ? settled(part, deadline) : ncclInternalError, "ncclCommSplit");
@@ -260,6 +269,7 @@ class CudaCommunicators {
   mutable ncclComm_t mail_;
   mutable ncclComm_t meeting_;
   int device_;
+  bool are_threads_ = false;                                  // all ranks are in this process
   mutable bool has_parts_ = false;                            // others have been split from these
   std::shared_ptr<State> state_ = std::make_shared<State>();  // null once moved from
 };
