@@ -10,9 +10,12 @@
 
 #include "support/delays.hpp"
 #include "support/host_ranks.hpp"
+#include "support/raised.hpp"
 #include "support/sanitizer.hpp"
 
 #include <cstring>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -111,3 +114,35 @@ TEST_CASE("AllReduce: many calls, with delays at every op, and with lanes merged
 }
 
 TEST_CASE("AllReduce: no elements at all") { all_reduce_test::check_sums({1, 3}, 0, 4, 0, {}); }
+
+TEST_CASE("AllReduce: a buffer that there is not is refused, on all ranks, and the others may be summed") {
+  constexpr tide::index_t ranks = 3;
+  for (const tide::index_t asked : {-1, 2}) {
+    CAPTURE(asked);
+    std::vector<std::string> texts(ranks);
+    std::vector<std::string> read(ranks);
+    std::vector<float> sums(ranks);
+    tide::HostCluster cluster({1, ranks});
+    cluster.run([&](tide::HostFabric& fabric) {
+      const auto own = static_cast<std::size_t>(fabric.rank().value);
+      tide::AllReduce<tide::Depth<2>> reduce(fabric, 1);
+      fabric.init();
+      tide::HostStream stream = fabric.stream();
+      texts[own] = tide_test::text_of([&] { static_cast<void>(reduce.enqueue(stream, asked)); });
+      read[own] = tide_test::text_of([&] { static_cast<void>(reduce.buffer(asked)); });
+      reduce.scale(1);
+      stream.run([at = reduce.buffer(1)] { *at = 1; });
+      stream.wait(reduce.enqueue(stream, 1));
+      stream.run([at = reduce.buffer(1), &sum = sums[own]] { sum = *at; });
+      stream.synchronize();
+      fabric.close();
+    });
+    const std::string words = "tide::AllReduce: a buffer must be one of the Depth that there are; number " +
+                              std::to_string(asked) + " of 2 was asked for.";
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      CHECK(texts[rank] == words);
+      CHECK(read[rank] == words);
+      CHECK(sums[rank] == ranks);
+    }
+  }
+}

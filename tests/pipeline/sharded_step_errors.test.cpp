@@ -126,6 +126,20 @@ TEST_CASE("ShardedStep: calls out of order are refused on all ranks, and the rig
                            [](auto& step, auto&) { step.start(tide::Pass::accumulate); });
 }
 
+TEST_CASE("ShardedStep: what load and the others call for a group may not call the step, which would not wait for it") {
+  using namespace step_errors_test;
+  const std::vector<std::string> words{
+      "tide::ShardedStep: a function that load, save, inspect or update calls must not call the step; it was called "
+      "for "
+      "group 0 of 'embedding'."};
+  check_refused<PlainStep>(words, [](auto& step, auto& stream) { step.load(stream, [&](auto) { step.start(); }); });
+  check_refused<PlainStep>(words, [](auto& step, auto& stream) {
+    step.save(stream, [&](auto) { static_cast<void>(step.template forward<"embedding">(stream)); });
+  });
+  check_refused<PlainStep>(
+      words, [](auto& step, auto& stream) { step.save(stream, [&](auto) { step.load(stream, [](auto) {}); }); });
+}
+
 TEST_CASE("ShardedStep: within a pass nothing else is done, and handles are ended once") {
   using namespace step_errors_test;
   std::vector<std::vector<std::string>> texts(static_cast<std::size_t>(ranks));

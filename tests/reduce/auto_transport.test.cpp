@@ -118,6 +118,33 @@ TEST_CASE("AutoTransport: where one exchange does not fit the inbox the other is
   CHECK(chosen.network.exchange == Exchange::direct);
 }
 
+inline constexpr auto six_of_64 = tide::group(tide::repeat<6>("{}.w", tide::param<tide::bf16>("", {64, 32})));
+
+template <class Inbox>
+void check_sources(tide::MeshShape mesh) {
+  CAPTURE(mesh.nodes);
+  CAPTURE(mesh.ranks_per_node);
+  const tide::LayoutView layout{six_of_64.view(), mesh, tide::TightPacking::rule};
+  const auto of = [&](tide::GradientSource source) {
+    return tide::detail::reduce_collective<tide::CopyEngineReducer<>, tide::AutoTransport<>, Inbox>(layout, source);
+  };
+  const tide::Collective storage = of(tide::GradientSource::storage);
+  const tide::Collective table = of(tide::GradientSource::table);
+  CHECK(table.gradients == tide::GradientSource::table);
+  CHECK(table.network.exchange == storage.network.exchange);
+  CHECK(table.inbox.bytes() == storage.inbox.bytes());
+  CHECK(table.network.bytes() == storage.network.bytes());
+}
+
+TEST_CASE("AutoTransport: one exchange for gradients in storage and behind pointers, whose bounds are unlike") {
+  for (const index_t nodes : {3, 5, 7}) {
+    for (const index_t ranks : {1, 2, 8}) {
+      check_sources<Default>({nodes, ranks});
+      check_sources<tide::SlotReuse>({nodes, ranks});
+    }
+  }
+}
+
 TEST_CASE("AutoTransport: gathers as its transport does") {
   const tide::LayoutView layout{tide::models::llama3_1_70b::block.view(), {3, 4}, tide::TightPacking::rule};
   CHECK(tide::AutoTransport<>::network(layout) == tide::RdmaDoublingTransport<>::network(layout));

@@ -118,6 +118,22 @@ TEST_CASE("node reduce: a put begins with the first element of the parameter tha
   CHECK(puts == 3);
 }
 
+TEST_CASE("node reduce: chunks of padding pass nothing on: what was put before them is waited for behind them") {
+  // Of all ranks but the first: a chunk of 'w', five of padding, where 'row' would be, and one of 'v'.
+  static constexpr auto gap = group(param<bf16>("w", {6, 64}), param<bf16>("row", {1, 320}), param<bf16>("v", {6, 64}));
+  using Two = SlotReuseWithin<Bytes<1>, Chunks<2>>;
+  for (const index_t nodes : {2, 3, 4, 5, 6}) {
+    CAPTURE(nodes);
+    for (const Element wire : {Element::f32, Element::bf16}) {
+      for (const Exchange exchange : {Exchange::direct, Exchange::doubling}) {
+        CAPTURE(name(exchange));
+        CHECK(first_violation(tide_test::planned_reduce<Two>(gap.view(), {nodes, 1}, exchange, Finish::store,
+                                                             GradientSource::storage, wire, Fsdp2Packing::rule)) == "");
+      }
+    }
+  }
+}
+
 // A plan is a constant expression for a small group on a static mesh.
 template <class Inbox>
 constexpr std::size_t ops_of(MeshShape mesh, Exchange exchange) {

@@ -17,6 +17,8 @@
 
 #pragma once
 
+#include <tide/core/error.hpp>                   // raise
+#include <tide/core/text.hpp>                    // text
 #include <tide/pipeline/all_gather.hpp>          // AllGather
 #include <tide/pipeline/detail/flat_layout.hpp>  // FlatLayout
 #include <tide/pipeline/detail/port_stream.hpp>  // PortStream
@@ -63,7 +65,9 @@ class AllReduce {
   AllReduce& operator=(const AllReduce&) = delete;
 
   /// A buffer: what is written there before a call is summed, what is there after it is the sum.
+  /// @throws Error (Errc::argument), here and in calls, when there is no such buffer
   [[nodiscard]] float* buffer(index_t i = 0) const {
+    if (!has(i)) raise(Errc::argument, no_buffer(i));
     return reinterpret_cast<float*>(buffers_[static_cast<std::size_t>(i)].data());
   }
   [[nodiscard]] index_t elements() const noexcept { return elements_; }
@@ -80,6 +84,7 @@ class AllReduce {
   }
   /// The same, after an event.
   [[nodiscard]] Event enqueue_after(const Event& written, index_t i = 0) {
+    if (!has(i)) pool_.life().port().refuse(Errc::argument, no_buffer(i));
     SlotLease& slot = slots_[static_cast<std::size_t>(i)];
     work_.wait(written);
     const OwnBlockView<Layout> block(pool_.life().data(slot.slot()), layout_, rank_);
@@ -98,6 +103,12 @@ class AllReduce {
   }
 
  private:
+  [[nodiscard]] static constexpr bool has(index_t i) noexcept { return i >= 0 && i < count; }
+  [[nodiscard]] static std::string no_buffer(index_t i) {
+    return detail::text({"tide::AllReduce: a buffer must be one of the Depth that there are; number ", i, " of ", count,
+                         " was asked for."});
+  }
+
   Layout layout_;
   SlotPool<Count, Layout> pool_;
   AllGather<Layout, Intra, Inter> gather_;

@@ -31,7 +31,8 @@
 
 namespace tide {
 
-/// Construct on every rank, in the same order, before `init` of the fabric; stays where it is.
+/// Construct on every rank, in the same order, before `init` of the fabric; stays where it is. A function that `load`,
+/// `save`, `inspect` or `update` calls must not begin another of these, nor a pass: it would not wait for the function.
 ///
 /// @tparam Model    `Parts<...>`
 /// @tparam Intra, Inter  how parameters move, as of `AllGather`
@@ -226,7 +227,14 @@ class ShardedStep {
   template <class Part, class F>
   void visit(Part& part, index_t i, detail::PortStream stream, bool reduced, F& f) {
     core_.begin_use(Part::part::number(i), stream, reduced);
-    f(UpdateGroup<Part>(part, i));
+    {
+      struct Visit {
+        detail::StepCore& core;
+        ~Visit() { core.visit(-1); }  // also where `f` throws
+      } ends{core_};
+      core_.visit(Part::part::number(i));
+      f(UpdateGroup<Part>(part, i));
+    }
     core_.end_use(Part::part::number(i), stream);
   }
 

@@ -100,14 +100,16 @@ template <class Inter, class Inbox>
   }
 }
 
-// What a policy crosses nodes by.
+// What a policy crosses nodes by: one exchange wherever gradients lie, since the variants of a pipeline share its
+// signals and its inbox, and ranks may differ in where theirs lie. Storage is asked about.
 template <class Reducer, class Inter, class Inbox>
-[[nodiscard]] constexpr Exchange chosen_exchange(const Collective& collective) {
+[[nodiscard]] constexpr Exchange chosen_exchange(Collective collective) {
   if constexpr (!chooses_exchange<Inter>) {
     return exchange_of<Inter>;
   } else {
     const Exchanges may = exchanges_of<Inter, Inbox>(collective.layout);
     if (may.doubling && may.direct) {
+      collective.gradients = GradientSource::storage;
       return Inter::template choose<Reducer>(
           collective, [&](Exchange exchange) { return memory_of<Inter, Inbox>(collective.layout, exchange); });
     }

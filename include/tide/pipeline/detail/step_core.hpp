@@ -132,6 +132,11 @@ class StepCore {
   }
 
   void require_sound() {
+    if (visited_ >= 0) {
+      port_->refuse(Errc::order, text({"tide::ShardedStep: a function that load, save, inspect or update calls must "
+                                       "not call the step; it was called for ",
+                                       describe(visited_), "."}));
+    }
     if (dropped_ >= 0) {
       port_->refuse(Errc::order, text({"tide::ShardedStep: a group must be released or reduced before its handle is "
                                        "destroyed; ",
@@ -162,6 +167,9 @@ class StepCore {
     stream.wait(at(group).settled);
   }
   void end_use(index_t group, PortStream stream) { at(group).settled = stream.record(); }
+  // Which group a function of the caller is called for now, -1 for none: what it enqueues is not known yet, so a gather
+  // that began there would not wait for it.
+  void visit(index_t group) noexcept { visited_ = group; }
   void consume() noexcept {
     reduced_ = false;
     ++updates_;
@@ -254,6 +262,7 @@ class StepCore {
   bool started_ = false;  // a pass has begun
   bool reduced_ = false;  // a step's gradients are complete
   index_t dropped_ = -1;
+  index_t visited_ = -1;
   std::uint64_t updates_ = 0;
 };
 

@@ -42,6 +42,10 @@ class MarkedPlan {
     marks_[static_cast<std::size_t>(mark)].lane = lane.value;
     items_.push_back({Item::Kind::mark, lane, mark});
   }
+  // Whether it has been placed by now.
+  [[nodiscard]] constexpr bool placed(Mark mark) const noexcept {
+    return mark != none && marks_[static_cast<std::size_t>(mark)].lane >= 0;
+  }
   [[nodiscard]] constexpr Mark mark(LaneIndex lane) {
     const Mark made = declare();
     place(made, lane);

@@ -319,10 +319,15 @@ class NodeReduceWriter : NodePushes {
     if (adds) wait_for_last(done_, c);
   }
 
-  // The same for partials that additions write to, where a slot has taken the others over.
+  // The same for partials that additions write to, where a slot has taken the others over. A chunk of padding sends
+  // nothing and adds nothing: what was put from the place of the chunk before it has not been waited for, then.
   constexpr void await_partials(index_t c) {
-    if (!addresses_.adds_beside_slot() || c < ring()) return;
-    for (const NodeRound& round : rounds_) plan_.wait(add_, round.sent[static_cast<std::size_t>(c - ring())]);
+    if (!addresses_.adds_beside_slot()) return;
+    for (const NodeRound& round : rounds_) {
+      index_t last = c - ring();
+      while (last >= 0 && !plan_.placed(round.sent[static_cast<std::size_t>(last)])) last -= ring();
+      if (last >= 0) plan_.wait(add_, round.sent[static_cast<std::size_t>(last)]);
+    }
   }
 
   // Waits until no put reads the slot any more, as far as what has come back does not tell.
