@@ -329,7 +329,10 @@ class HostState {
   }
 
   void wake_own() {
-    for (HostRank& rank : ranks) rank.bell.ring();
+    for (HostRank& rank : ranks) {
+      rank.bell.ring();
+      rank.wires.wake();
+    }
     { const std::lock_guard lock(barrier_); }  // orders the call after a waiter's check of its condition
     barrier_changed_.notify_all();
   }

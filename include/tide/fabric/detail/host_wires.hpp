@@ -50,7 +50,9 @@ class HostWires {
   HostWires() = default;
   HostWires(const HostWires&) = delete;
   HostWires& operator=(const HostWires&) = delete;
-  ~HostWires() { stop(true); }
+  ~HostWires() {
+    static_cast<void>(stop(Duration(0), [] { return true; }));
+  }
 
   /// Has `deliver()` called after `delay`, behind what is on the wire; never where the wire is cut. What is not sent is
   /// left as it was.
@@ -82,15 +84,28 @@ class HostWires {
     return queue == 0 || on_their_way_.load(std::memory_order_relaxed) < queue;
   }
 
-  /// Delivers what is on its way, or drops it, then ends the thread. May be called again.
-  void stop(bool drop) {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-      if (drop) due_.clear();
-      changed_.notify_one();
-    }
+  /// Delivers what is on its way, then ends the thread. What is left when the deadline has passed, or `failed()`, is
+  /// dropped; how much that is, is returned. May be called again.
+  /// @param deadline  so far that a clock can be set to it
+  /// @param failed    only reads atomics; `wake` is called after it has become true
+  template <class Failed>
+  [[nodiscard]] index_t stop(Duration deadline, const Failed& failed) {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+    delivered_.wait_for(lock, deadline, [&] { return due_.empty() || failed(); });
+    const auto left = static_cast<index_t>(due_.size());
+    due_.clear();
+    changed_.notify_one();  // the thread may wait for what has just been dropped
+    lock.unlock();
     if (thread_.joinable()) thread_.join();
+    return left;
+  }
+
+  /// Something has failed: `stop` looks at it.
+  void wake() {
+    { const std::lock_guard lock(mutex_); }  // orders the call after the check of `stop`
+    delivered_.notify_one();
   }
 
  private:
@@ -149,11 +164,14 @@ class HostWires {
       lock.unlock();
       message.deliver();
       lock.lock();
+      if (stopping_ && due_.empty()) delivered_.notify_one();
     }
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  // Each has one waiter, so that a call wakes whom it is for.
+  std::condition_variable changed_;    // the thread
+  std::condition_variable delivered_;  // `stop`
   std::atomic<index_t> on_their_way_{0};
   std::deque<State> wires_;   // a deque: states stay where they are
   std::vector<Message> due_;  // by time, then as they were sent
