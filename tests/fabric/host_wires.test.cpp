@@ -73,7 +73,7 @@ TEST_CASE("HostWires: a failure just after stop has looked wakes it") {
       while (i % 2 == 0 && !failed) std::this_thread::yield();
       return seen;
     };
-    CHECK(is_prompt([&] { CHECK(wires.stop(patience, look) == 1); }));
+    CHECK(is_prompt([&] { CHECK(wires.stop(tide::detail::bounded(patience), look) == 1); }));
     other.join();
   }
 }
@@ -127,6 +127,13 @@ TEST_CASE("HostWires: what is sent after a stop, a second stop and the end drop"
       send(wires, 0, 1h, [] { FAIL_CHECK("it came"); });
     }));
   }
+}
+
+TEST_CASE("HostWires: the longest delay that there is does not come at once") {
+  HostWires wires;
+  send(wires, 0, Duration::max(), [] { FAIL_CHECK("it came"); });
+  send(wires, 0, Duration::max(), [] { FAIL_CHECK("it came"); });
+  CHECK(wires.stop(20ms, never) == 2);
 }
 
 }  // namespace host_wires_test

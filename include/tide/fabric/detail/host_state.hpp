@@ -317,9 +317,8 @@ class HostState {
     return first.text.empty() ? own : first;
   }
 
-  // So far that a clock can be set to it.
   static HostOptions bounded(HostOptions given) {
-    given.deadline = std::min<Duration>(given.deadline, std::chrono::hours(24 * 365));
+    given.deadline = detail::bounded(given.deadline);
     return given;
   }
 

@@ -29,6 +29,11 @@
 
 namespace tide::detail {
 
+/// So far that a clock can be set to it.
+[[nodiscard]] inline Duration bounded(Duration duration) noexcept {
+  return std::min<Duration>(duration, std::chrono::hours(24 * 365));
+}
+
 class HostWires {
  public:
   /// What is in order: what a lane of a program sends to a rank.
@@ -66,7 +71,7 @@ class HostWires {
     if (!start()) return Sent::no_thread;
     state.on_its_way += counts ? 1 : 0;
     on_their_way_.fetch_add(1, std::memory_order_relaxed);
-    state.last = std::max(state.last, std::chrono::steady_clock::now() + delay);
+    state.last = std::max(state.last, std::chrono::steady_clock::now() + bounded(delay));
     const auto later = std::find_if(due_.begin(), due_.end(), [&](const Message& m) { return m.at > state.last; });
     due_.insert(later, {state.last, &state, counts, std::move(deliver)});
     changed_.notify_one();
@@ -86,7 +91,7 @@ class HostWires {
 
   /// Delivers what is on its way, then ends the thread. What is left when the deadline has passed, or `failed()`, is
   /// dropped; how much that is, is returned. May be called again.
-  /// @param deadline  so far that a clock can be set to it
+  /// @param deadline  as `bounded` gives it
   /// @param failed    only reads atomics; `wake` is called after it has become true
   template <class Failed>
   [[nodiscard]] index_t stop(Duration deadline, const Failed& failed) {
