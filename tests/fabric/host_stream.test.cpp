@@ -135,6 +135,41 @@ TEST_CASE("HostStream: a queue that stays full is an error at the deadline") {
   CHECK(text_of([&] { one.fabric.close(); }) == expected);
 }
 
+TEST_CASE("HostStream: a failure of another rank ends the wait for room, whatever is in progress") {
+  for (int round = 0; round < 3; ++round) {
+    std::atomic<int> enqueued{0};
+    std::atomic<bool> told{false};
+    std::atomic<bool> told_meanwhile{false};
+    const std::vector<std::string> texts = errors_of(HostRanks{}, 2, [&](tide::HostFabric& fabric) {
+      fabric.init();
+      tide::HostStream stream = fabric.stream();
+      if (fabric.rank().value == 1) {
+        while (enqueued < 512) std::this_thread::yield();
+        for (int i = 0; i < round * 2000; ++i) std::this_thread::yield();
+        stream.run([] { throw std::runtime_error("gone"); });
+        stream.synchronize();
+      }
+      stream.run([&] {
+        const auto late = std::chrono::steady_clock::now() + 50s;  // before the deadline
+        while (!told && std::chrono::steady_clock::now() < late) std::this_thread::sleep_for(1ms);
+        told_meanwhile = told.load();
+      });
+      const auto fill = [&] {
+        for (;;) {
+          ++enqueued;
+          stream.run([] {});
+        }
+      };
+      const std::string text = text_of(fill);
+      told = true;
+      CHECK(text_of([&] { fabric.close(); }) == text);
+      throw tide::Error(tide::Errc::operation, text);
+    });
+    check_same_error(texts, {"tide::HostStream: a function on a stream threw; rank 1, stream 0: gone"});
+    CHECK(told_meanwhile);
+  }
+}
+
 TEST_CASE("HostStream: what a function throws fails the fabric, and later functions do not run") {
   for (const bool standard : {true, false}) {
     OneRank one;

@@ -36,6 +36,7 @@ class UserMemory {
   UserMemory(const UserMemory&) = delete;
   UserMemory& operator=(const UserMemory&) = delete;
   /// After all work, as a device's memory is freed: a test may end by an exception while there is some.
+  /// Others hear of that exception later than this: where they and the work wait for each other, after the deadline.
   ~UserMemory() {
     try {
       fabric_->close();

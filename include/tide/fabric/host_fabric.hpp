@@ -89,7 +89,8 @@ class HostFabric final : public HostPort {
   void finish_streams();
   void await(std::int32_t counter, std::uint64_t value, const char* what);
   void settle();
-  void stop() noexcept;
+  // Ends the threads; returns how much of what was sent to other nodes did not get there in time.
+  index_t stop() noexcept;
 
   std::shared_ptr<detail::HostState> state_;
   Rank rank_;

@@ -58,7 +58,7 @@ class HostReplicas {
     inside_.front().state_->fail_as(Errc::order, "tide::HostCluster: a cluster was destroyed.");
     for (std::vector<HostCluster>* clusters : {&inside_, &across_}) {
       for (HostCluster& cluster : *clusters) {
-        for (const std::unique_ptr<HostFabric>& fabric : cluster.fabrics_) fabric->stop();
+        for (const std::unique_ptr<HostFabric>& fabric : cluster.fabrics_) static_cast<void>(fabric->stop());
       }
     }
   }

@@ -15,7 +15,7 @@ namespace tide {
 inline HostFabric::HostFabric(std::shared_ptr<detail::HostState> state, Rank rank)
     : state_(std::move(state)), rank_(rank), life_(state_->failure) {}
 
-inline HostFabric::~HostFabric() { stop(); }
+inline HostFabric::~HostFabric() { static_cast<void>(stop()); }
 
 inline HostStream HostFabric::stream() {
   life_.require_stream();
@@ -294,11 +294,13 @@ inline void HostFabric::await(std::int32_t index, std::uint64_t value, const cha
   if (state_->failure.failed()) raise_failure();
 }
 
-inline void HostFabric::stop() noexcept {
+inline index_t HostFabric::stop() noexcept {
   for (const auto& stream : streams_) stream->stop();
   lanes_.for_each([](const auto& lane) { lane->stop(); });
-  state_->at(rank_).wires.stop(state_->failure.failed());
+  const index_t left =
+      state_->at(rank_).wires.stop(state_->options.deadline, [this] { return state_->failure.failed(); });
   life_.end();
+  return left;
 }
 
 inline void HostFabric::close() {
@@ -306,7 +308,14 @@ inline void HostFabric::close() {
   for (const auto& stream : streams_) inside = inside || stream->is_this_thread();
   lanes_.for_each([&](const auto& lane) { inside = inside || lane->is_this_thread(); });
   if (inside) raise(Errc::order, "tide::HostFabric: close must not be called by a function on a stream.");
-  while_waiting(true, [this] { stop(); });
+  const auto since = detail::Clock::now();
+  const index_t left = while_waiting(true, [this] { return stop(); });
+  if (left > 0) {
+    state_->fail_late(rank_, "",
+                      {detail::Bell::Whom::other_node, since,
+                       detail::text({"rank ", rank_.value, " waits, to close, for the network, which has ", left,
+                                     " of this rank on their way"})});
+  }
   if (state_->failure.failed()) raise_failure();
   // Where an exception closes it, that is what the others are to hear of.
   if (std::uncaught_exceptions() == 0) state_->end(rank_, true);

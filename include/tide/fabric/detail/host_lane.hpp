@@ -6,6 +6,7 @@
 
 #include <tide/fabric/detail/host_state.hpp>  // HostState
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -46,7 +47,15 @@ class HostLane {
     std::unique_lock lock(mutex_);
     const auto room = [&] { return pushed_ - done_ < capacity || state_.failure.failed(); };
     if (stopping_) return Pushed::stopped;
-    if (!changed_.wait_for(lock, state_.options.deadline, room)) return Pushed::full;
+    while (!room()) {
+      ++pushers_;
+      lock.unlock();
+      // A failure rings, too: whatever is in progress may go on for long.
+      const bool in_time = state_.at(rank_).bell.wait(state_.options.deadline, room);
+      lock.lock();
+      --pushers_;
+      if (!in_time) return Pushed::full;
+    }
     if (state_.failure.failed()) return Pushed::failed;
     items_[pushed_ % capacity] = std::move(item);
     ++pushed_;
@@ -98,6 +107,7 @@ class HostLane {
       in_op_ = in_function_ = false;
       ++done_;
       changed_.notify_all();
+      if (pushers_ > 0) state_.at(rank_).bell.ring();
     }
   }
 
@@ -123,8 +133,9 @@ class HostLane {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<HostItem> items_;
-  std::uint64_t pushed_ = 0;
-  std::uint64_t done_ = 0;
+  std::atomic<std::uint64_t> pushed_{0};  // both are written under mutex_; a bell reads them without
+  std::atomic<std::uint64_t> done_{0};
+  int pushers_ = 0;  // that wait for room
   bool in_op_ = false;
   bool in_function_ = false;
   bool stopping_ = false;

@@ -317,9 +317,8 @@ class HostState {
     return first.text.empty() ? own : first;
   }
 
-  // So far that a clock can be set to it.
   static HostOptions bounded(HostOptions given) {
-    given.deadline = std::min<Duration>(given.deadline, std::chrono::hours(24 * 365));
+    given.deadline = detail::bounded(given.deadline);
     return given;
   }
 
@@ -329,7 +328,10 @@ class HostState {
   }
 
   void wake_own() {
-    for (HostRank& rank : ranks) rank.bell.ring();
+    for (HostRank& rank : ranks) {
+      rank.bell.ring();
+      rank.wires.wake();
+    }
     { const std::lock_guard lock(barrier_); }  // orders the call after a waiter's check of its condition
     barrier_changed_.notify_all();
   }

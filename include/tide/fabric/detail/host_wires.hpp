@@ -29,6 +29,11 @@
 
 namespace tide::detail {
 
+/// So far that a clock can be set to it.
+[[nodiscard]] inline Duration bounded(Duration duration) noexcept {
+  return std::min<Duration>(duration, std::chrono::hours(24 * 365));
+}
+
 class HostWires {
  public:
   /// What is in order: what a lane of a program sends to a rank.
@@ -50,7 +55,9 @@ class HostWires {
   HostWires() = default;
   HostWires(const HostWires&) = delete;
   HostWires& operator=(const HostWires&) = delete;
-  ~HostWires() { stop(true); }
+  ~HostWires() {
+    static_cast<void>(stop(Duration(0), [] { return true; }));
+  }
 
   /// Has `deliver()` called after `delay`, behind what is on the wire; never where the wire is cut. What is not sent is
   /// left as it was.
@@ -64,7 +71,7 @@ class HostWires {
     if (!start()) return Sent::no_thread;
     state.on_its_way += counts ? 1 : 0;
     on_their_way_.fetch_add(1, std::memory_order_relaxed);
-    state.last = std::max(state.last, std::chrono::steady_clock::now() + delay);
+    state.last = std::max(state.last, std::chrono::steady_clock::now() + bounded(delay));
     const auto later = std::find_if(due_.begin(), due_.end(), [&](const Message& m) { return m.at > state.last; });
     due_.insert(later, {state.last, &state, counts, std::move(deliver)});
     changed_.notify_one();
@@ -82,15 +89,28 @@ class HostWires {
     return queue == 0 || on_their_way_.load(std::memory_order_relaxed) < queue;
   }
 
-  /// Delivers what is on its way, or drops it, then ends the thread. May be called again.
-  void stop(bool drop) {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-      if (drop) due_.clear();
-      changed_.notify_one();
-    }
+  /// Delivers what is on its way, then ends the thread. What is left when the deadline has passed, or `failed()`, is
+  /// dropped; how much that is, is returned. May be called again.
+  /// @param deadline  as `bounded` gives it
+  /// @param failed    only reads atomics; `wake` is called after it has become true
+  template <class Failed>
+  [[nodiscard]] index_t stop(Duration deadline, const Failed& failed) {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+    delivered_.wait_for(lock, deadline, [&] { return due_.empty() || failed(); });
+    const auto left = static_cast<index_t>(due_.size());
+    due_.clear();
+    changed_.notify_one();  // the thread may wait for what has just been dropped
+    lock.unlock();
     if (thread_.joinable()) thread_.join();
+    return left;
+  }
+
+  /// Something has failed: `stop` looks at it.
+  void wake() {
+    { const std::lock_guard lock(mutex_); }  // orders the call after the check of `stop`
+    delivered_.notify_one();
   }
 
  private:
@@ -149,11 +169,14 @@ class HostWires {
       lock.unlock();
       message.deliver();
       lock.lock();
+      if (stopping_ && due_.empty()) delivered_.notify_one();
     }
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  // Each has one waiter, so that a call wakes whom it is for.
+  std::condition_variable changed_;    // the thread
+  std::condition_variable delivered_;  // `stop`
   std::atomic<index_t> on_their_way_{0};
   std::deque<State> wires_;   // a deque: states stay where they are
   std::vector<Message> due_;  // by time, then as they were sent
