@@ -9,6 +9,7 @@
 #include <tide/fabric/cuda_fabric.cuh>
 
 #include "support/cuda_process.cuh"
+#include "support/raised.hpp"
 
 #include <doctest/doctest.h>
 
@@ -20,6 +21,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -28,24 +30,31 @@ using std::chrono::steady_clock;
 using tide::CudaCommunicators;
 
 // What a call raised, and after how long.
-struct Raised {
-  std::string text{};
-  std::optional<tide::Errc> code{};
+struct TimedError {
+  std::optional<tide::Error> error{};
   steady_clock::duration took{};
+
+  [[nodiscard]] std::string text() const { return error ? error->what() : ""; }
+  [[nodiscard]] bool is_late() const { return error && error->code() == tide::Errc::deadline; }
 };
 
 template <class Call>
-[[nodiscard]] Raised raised(const Call& call) {
-  Raised found;
+[[nodiscard]] TimedError timed(const Call& call) {
   const auto begun = steady_clock::now();
-  try {
-    call();
-  } catch (const tide::Error& error) {
-    found.text = error.what();
-    found.code = error.code();
-  }
-  found.took = steady_clock::now() - begun;
-  return found;
+  std::optional<tide::Error> error = raised(call);
+  return {std::move(error), steady_clock::now() - begun};
+}
+
+[[nodiscard]] bool is_absent() { return CudaProcess::rank() == CudaProcess::world() - 1; }
+
+// What `call` raised, which the last rank makes when the others have raised.
+template <class Call>
+[[nodiscard]] TimedError when_one_is_absent(const Call& call) {
+  TimedError late;
+  if (!is_absent()) late = timed(call);
+  static_cast<void>(CudaProcess::everybody(""));
+  if (is_absent()) late = timed(call);
+  return late;
 }
 
 [[nodiscard]] std::string free_port() {
@@ -67,12 +76,6 @@ void choose_place() {
   REQUIRE(setenv("NCCL_COMM_ID", place.c_str(), 1) == 0);
 }
 
-void skip_unless_they_fit() {
-  int devices = 0;
-  REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
-  CudaProcess::skip_unless_ranks_fit(devices);
-}
-
 // Initializes a fabric and closes it.
 void meet_in_a_fabric(const CudaCommunicators& all) {
   tide::CudaFabric fabric(all);
@@ -81,18 +84,18 @@ void meet_in_a_fabric(const CudaCommunicators& all) {
 }
 
 TEST_CASE("CudaCommunicators: a rank that does not come is an error on the others, who can meet elsewhere") {
-  skip_unless_they_fit();
+  CudaProcess::skip_unless_ranks_fit();
   const index_t n = CudaProcess::world();
   for (const index_t absent : {index_t{0}, n - 1}) {
     CAPTURE(absent);
     choose_place();
     if (CudaProcess::rank() != absent) {
-      const Raised late = raised([] { static_cast<void>(CudaCommunicators::from_environment(3s)); });
-      CAPTURE(late.text);
-      CHECK(late.code == tide::Errc::deadline);
-      CHECK(late.text == "tide::CudaCommunicators: the deadline of 3.000 s passed: rank " +
-                             std::to_string(CudaProcess::rank()) + " waited for all " + std::to_string(n) +
-                             " ranks to come to " + std::getenv("NCCL_COMM_ID") + ".");
+      const TimedError late = timed([] { static_cast<void>(CudaCommunicators::from_environment(3s)); });
+      CAPTURE(late.text());
+      CHECK(late.is_late());
+      CHECK(late.text() == "tide::CudaCommunicators: the deadline of 3.000 s passed: rank " +
+                               std::to_string(CudaProcess::rank()) + " waited for all " + std::to_string(n) +
+                               " ranks to come to " + std::getenv("NCCL_COMM_ID") + ".");
       CHECK(late.took >= 3s);
       CHECK(late.took < 8s);
     }
@@ -103,47 +106,37 @@ TEST_CASE("CudaCommunicators: a rank that does not come is an error on the other
 }
 
 TEST_CASE("CudaCommunicators: a rank that does not split is an error on the others, and on it when it does") {
-  skip_unless_they_fit();
-  const index_t n = CudaProcess::world();
+  CudaProcess::skip_unless_ranks_fit();
   choose_place();
   const CudaCommunicators all = CudaCommunicators::from_environment();
   const auto split = [&all] { static_cast<void>(all.split(0, static_cast<int>(CudaProcess::rank()), 3s)); };
-  Raised late;
-  const bool is_absent = CudaProcess::rank() == n - 1;
-  if (!is_absent) late = raised(split);
-  static_cast<void>(CudaProcess::everybody(""));
-  if (is_absent) late = raised(split);
-  CAPTURE(late.text);
+  const TimedError late = when_one_is_absent(split);
+  CAPTURE(late.text());
   CHECK(late.took < 8s);
-  REQUIRE(late.code.has_value());
-  if (is_absent) return;
-  CHECK(late.code == tide::Errc::deadline);
-  CHECK(late.text == "tide::CudaCommunicators: the deadline of 3.000 s passed: rank " +
-                         std::to_string(CudaProcess::rank()) + " waited for all ranks to split their communicators.");
+  REQUIRE(late.error.has_value());
+  if (is_absent()) return;
+  CHECK(late.is_late());
+  CHECK(late.text() == "tide::CudaCommunicators: the deadline of 3.000 s passed: rank " +
+                           std::to_string(CudaProcess::rank()) + " waited for all ranks to split their communicators.");
 }
 
 TEST_CASE("CudaFabric: a rank that does not come to init is an error on the others, and on it when it comes") {
-  skip_unless_they_fit();
-  const index_t n = CudaProcess::world();
+  CudaProcess::skip_unless_ranks_fit();
   choose_place();
   const CudaCommunicators all = CudaCommunicators::from_environment();
   const auto init = [&all] {
     tide::CudaFabric fabric(all, {.deadline = 1s});
     fabric.init();
   };
-  Raised late;
-  const bool is_absent = CudaProcess::rank() == n - 1;
-  if (!is_absent) late = raised(init);
-  static_cast<void>(CudaProcess::everybody(""));
-  if (is_absent) late = raised(init);
-  CAPTURE(late.text);
+  const TimedError late = when_one_is_absent(init);
+  CAPTURE(late.text());
   CHECK(late.took < 30s);
-  REQUIRE(late.code.has_value());
-  if (is_absent) return;
-  CHECK(raised(init).text.find("communicators that a failed fabric has given up") != std::string::npos);
-  CHECK(late.code == tide::Errc::deadline);
-  CHECK(late.text == "tide::CudaFabric: the deadline of 20.000 s passed: rank " + std::to_string(CudaProcess::rank()) +
-                         " waited for all ranks to come to init.");
+  REQUIRE(late.error.has_value());
+  if (is_absent()) return;
+  CHECK(text_of(init).find("communicators that a failed fabric has given up") != std::string::npos);
+  CHECK(late.is_late());
+  CHECK(late.text() == "tide::CudaFabric: the deadline of 20.000 s passed: rank " +
+                           std::to_string(CudaProcess::rank()) + " waited for all ranks to come to init.");
 }
 
 }  // namespace

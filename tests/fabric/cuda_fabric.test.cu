@@ -10,6 +10,7 @@
 #include <tide/transport/unicast_transport.hpp>
 
 #include "support/gpu.cuh"
+#include "support/raised.hpp"
 
 #include <doctest/doctest.h>
 
@@ -396,18 +397,12 @@ TEST_CASE("CudaCluster: a rank that throws before init is an error on the other,
   std::string thrown;
   {
     CudaCluster cluster({0, 1}, {.deadline = std::chrono::seconds(1)});
-    try {
+    thrown = tide_test::text_of([&] {
       cluster.run([&](CudaFabric& fabric) {
         if (fabric.rank().value == 1) raise(Errc::argument, "tide::Test: a rank throws.");
-        try {
-          fabric.init();
-        } catch (const Error& error) {
-          other = error.what();
-        }
+        other = tide_test::text_of([&] { fabric.init(); });
       });
-    } catch (const Error& error) {
-      thrown = error.what();
-    }
+    });
   }
   CHECK(other == "tide::CudaFabric: the deadline of 20.000 s passed: rank 0 waited for all ranks to come to init.");
   CHECK(thrown == "tide::Test: a rank throws.");

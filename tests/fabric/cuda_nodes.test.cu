@@ -18,7 +18,6 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <string>
 
 namespace {
@@ -47,10 +46,12 @@ TEST_CASE("CudaFabric: nodes are those that were asked for, or that NCCL finds")
     if (fabric.mesh() != node_mesh()) wrong += "another mesh";
     if (!fabric.has(tide::Capability::puts)) wrong += "no puts";
     // Between logical nodes NCCL would register buffers in the middle of a step; cuda_send_receive forbids it to.
-    const bool is_logical = std::getenv("NCCL_HOSTID") == nullptr;
     const std::string no_sends = fabric.lacks(tide::Capability::send_receive);
-    if (!is_logical) wrong += no_sends;
-    if (is_logical && no_sends.find("NCCL_LOCAL_REGISTER=0") == std::string::npos) wrong += "sends and receives";
+    if (!nodes_are_logical()) {
+      wrong += no_sends;
+    } else if (no_sends.find("NCCL_LOCAL_REGISTER=0") == std::string::npos) {
+      wrong += "sends and receives";
+    }
     fabric.init();
     const std::string said = describe(fabric);
     if (said.find("nodes of " + std::to_string(node_mesh().ranks_per_node)) == std::string::npos) wrong += said;

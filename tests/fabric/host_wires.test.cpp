@@ -6,6 +6,8 @@
 #include <doctest/doctest.h>
 #include <tide/fabric/detail/host_wires.hpp>
 
+#include "support/prompt.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -18,20 +20,13 @@ using namespace std::chrono_literals;
 using tide::Duration;
 using tide::index_t;
 using tide::detail::HostWires;
+using tide_test::is_prompt;
+using tide_test::patience;
 
-constexpr Duration patience = 60s;
 const auto never = [] { return false; };
 
 void send(HostWires& wires, std::int32_t to, Duration delay, std::function<void()> deliver) {
   REQUIRE(wires.send({nullptr, 0, to}, delay, {}, std::move(deliver)) == HostWires::Sent::on_its_way);
-}
-
-/// Whether `call` ends without its deadline's help.
-template <class Call>
-bool is_prompt(const Call& call) {
-  const auto begun = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::steady_clock::now() - begun < patience;
 }
 
 TEST_CASE("HostWires: stop waits for what is on its way, in order on each wire") {

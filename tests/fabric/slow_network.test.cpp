@@ -10,6 +10,7 @@
 #include <tide/pipeline/all_gather.hpp>
 
 #include "conformance/lost_puts.hpp"
+#include "support/prompt.hpp"
 #include "support/raised.hpp"
 #include "support/rank_errors.hpp"
 
@@ -39,7 +40,6 @@ struct Gather {
   tide::AllGather<tide::DynamicLayout, tide::UnicastTransport, tide::RdmaDoublingTransport<>> gather;
 };
 
-constexpr tide::Duration patience = 60s;
 constexpr int rounds = sized(40, 15);
 
 /// The ranks of `slow` have puts that take an hour.
@@ -83,14 +83,6 @@ std::vector<std::string> errors_of_gather(tide::MeshShape mesh, const tide::Host
     texts.push_back(error.what());
   }
   return texts;
-}
-
-/// Whether `call` ends without its deadline's help.
-template <class Call>
-bool is_prompt(const Call& call) {
-  const auto begun = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::steady_clock::now() - begun < patience;
 }
 
 /// Some moment that differs from round to round.

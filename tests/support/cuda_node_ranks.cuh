@@ -32,11 +32,14 @@ inline tide::MeshShape node_mesh() {
   return {count, CudaProcess::world() / count};
 }
 
-/// Where NCCL finds no nodes (no `NCCL_HOSTID`), logical ones; with `TIDE_INTERLEAVED` not of consecutive ranks.
+/// Whether NCCL finds no nodes, so that there are logical ones.
+inline bool nodes_are_logical() { return std::getenv("NCCL_HOSTID") == nullptr; }
+
+/// Where NCCL finds no nodes, logical ones; with `TIDE_INTERLEAVED` not of consecutive ranks.
 inline CudaProcess node_ranks(tide::CudaMulticast multicast = tide::CudaMulticast::missing) {
   CudaProcess process;
   process.options.multicast = multicast;
-  if (std::getenv("NCCL_HOSTID") == nullptr) process.options.nodes = node_mesh().nodes;
+  if (nodes_are_logical()) process.options.nodes = node_mesh().nodes;
   if (std::getenv("TIDE_INTERLEAVED") != nullptr) process.options.grouping = tide::CudaGrouping::interleaved;
   return process;
 }

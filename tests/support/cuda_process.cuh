@@ -158,6 +158,13 @@ struct CudaProcess {
          std::to_string(devices) + ", with NCCL " + tide::detail::nccl_version_text(nccl));
   }
 
+  /// The same, where there has to be a GPU.
+  static void skip_unless_ranks_fit() {
+    int devices = 0;
+    REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
+    skip_unless_ranks_fit(devices);
+  }
+
   template <class Program>
   void run(index_t ranks, const Program& program) const {
     REQUIRE(ranks == world());
