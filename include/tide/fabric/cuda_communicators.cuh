@@ -31,8 +31,10 @@ namespace tide {
 
 namespace detail {
 
-// NCCL has taken seconds to connect ranks, where many share a GPU: they get so long at least.
-inline constexpr Duration least_meeting = std::chrono::seconds(20);
+// How long ranks get to meet: NCCL has taken seconds to connect them, where many share a GPU.
+[[nodiscard]] constexpr Duration meeting_deadline(Duration deadline) noexcept {
+  return std::max(deadline, Duration(std::chrono::seconds(20)));
+}
 
 }  // namespace detail
 
@@ -55,7 +57,6 @@ class CudaCommunicators {
         mail_(std::exchange(other.mail_, nullptr)),
         meeting_(std::exchange(other.meeting_, nullptr)),
         device_(other.device_),
-        are_threads_(other.are_threads_),
         has_parts_(other.has_parts_),
         state_(std::move(other.state_)) {}
   CudaCommunicators& operator=(CudaCommunicators&&) = delete;
@@ -83,8 +84,8 @@ class CudaCommunicators {
     for (std::size_t i = 0; i < devices.size(); ++i) {
       all.emplace_back(gather[i], reduce[i], devices[i], nullptr, meeting[i]);
       all[i].state_ = all[0].state_;  // what one rank finds out
-      all[i].are_threads_ = true;
     }
+    if (!all.empty()) all[0].state_->are_threads = true;
     return all;
   }
 
@@ -113,7 +114,7 @@ class CudaCommunicators {
     if (!all.settles(begun, "ncclCommInitRankConfig", deadline)) {
       raise_late(deadline, rank, detail::text({"all ", world, " ranks to come to ", place}));
     }
-    all.split_others(rank, std::max(deadline, detail::least_meeting));
+    all.split_others(rank, detail::meeting_deadline(deadline));
     return all;
   }
 
@@ -124,9 +125,8 @@ class CudaCommunicators {
     const detail::DeviceGuard guard(device_);
     CudaCommunicators part(nullptr, nullptr, device_);
     part.state_ = state_;
-    part.are_threads_ = are_threads_;
     // Threads that split communicators that do not block have crashed NCCL (NVIDIA/nccl#1605): theirs do.
-    if (meeting_ != nullptr && !are_threads_) {
+    if (meeting_ != nullptr && !state_->are_threads) {
       part.meeting_ = split_off(meeting_, color, key, meeting_configuration(), deadline);
     } else {
       part.gather_ = split_off(gather_, color, key, detail::nccl_configuration(), deadline);
@@ -174,6 +174,7 @@ class CudaCommunicators {
   struct State {
     std::atomic<bool> distrusted{false};
     std::atomic<bool> closed{false};
+    bool are_threads = false;  // all ranks are in this process
   };
 
   // It makes communicators and gathers a few words.
@@ -269,7 +270,6 @@ class CudaCommunicators {
   mutable ncclComm_t mail_;
   mutable ncclComm_t meeting_;
   int device_;
-  bool are_threads_ = false;                                  // all ranks are in this process
   mutable bool has_parts_ = false;                            // others have been split from these
   std::shared_ptr<State> state_ = std::make_shared<State>();  // null once moved from
 };

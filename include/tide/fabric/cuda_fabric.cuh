@@ -203,6 +203,7 @@ class CudaFabric final : public FabricPort {
   void fail(Errc code, const std::string& text);
   [[nodiscard]] bool fail_alone(Errc code, const std::string& text);
   void fail_other(Errc code, const std::string& text);
+  [[noreturn]] void fail_late(Duration deadline, const std::string& what);
   void complain(const Late& late);
   void hear();
   [[nodiscard]] bool listen();

@@ -20,7 +20,6 @@
 
 #include <tide/fabric/cuda_fabric.cuh>  // CudaFabric, CudaPair
 
-#include <algorithm>
 #include <memory>
 
 namespace tide {
@@ -71,8 +70,8 @@ class CudaReplicas {
   };
 
   CudaReplicas(const CudaCommunicators& world, Place place, CudaOptions shards, CudaOptions across)
-      : inside_(world.split(place.replica, place.shard, std::max(shards.deadline, detail::least_meeting))),
-        across_(world.split(place.shard, place.replica, std::max(across.deadline, detail::least_meeting))),
+      : inside_(world.split(place.replica, place.shard, detail::meeting_deadline(shards.deadline))),
+        across_(world.split(place.shard, place.replica, detail::meeting_deadline(across.deadline))),
         fabric_(inside_, shards),
         replicas_(across_, across) {
     fabric_.pair_ = replicas_.pair_ = std::make_shared<detail::CudaPair>(fabric_, replicas_);

@@ -28,6 +28,12 @@ inline void CudaFabric::fail(Errc code, const std::string& text) {
   if (fail_alone(code, text)) fail_other(code, text);
 }
 
+inline void CudaFabric::fail_late(Duration deadline, const std::string& what) {
+  fail(Errc::deadline, detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(deadline),
+                                     " passed: rank ", rank_.value, " waited for ", what, "."}));
+  failure_.raise_it();
+}
+
 inline void CudaFabric::refuse(Errc code, const std::string& text) {
   require_running("a call");
   const detail::DeviceGuard guard(device_);
@@ -52,11 +58,7 @@ inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met
   const auto end = detail::Clock::now() + options_.deadline + moment;
   for (int spins = 0; !met(); ++spins) {
     if (failure_.failed()) failure_.raise_it();
-    if (detail::Clock::now() > end) {
-      fail(Errc::deadline, detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(options_.deadline),
-                                         " passed: rank ", rank_.value, " waited for ", what, "."}));
-      failure_.raise_it();
-    }
+    if (detail::Clock::now() > end) fail_late(options_.deadline, what);
     // The first millisecond is worth a busy core, what is longer is not.
     if (spins > 1000) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }

@@ -162,12 +162,8 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
 // What was begun where ranks meet: NCCL connects them on the host, without end if one does not come, and then its
 // kernel waits for them.
 inline void CudaFabric::await(ncclResult_t begun, const char* call, const char* what) {
-  const Duration limit = std::max(options_.deadline, detail::least_meeting);
-  if (!communicators_->settles(begun, call, limit)) {
-    fail(Errc::deadline, detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(limit),
-                                       " passed: rank ", rank_.value, " waited for ", what, "."}));
-    failure_.raise_it();
-  }
+  const Duration limit = detail::meeting_deadline(options_.deadline);
+  if (!communicators_->settles(begun, call, limit)) fail_late(limit, what);
   poll(what, [this] {
     if (phase_ == Phase::running) static_cast<void>(listen());
     return !detail::is_busy(init_stream_);
