@@ -226,15 +226,13 @@ class ShardedStep {
 
   template <class Part, class F>
   void visit(Part& part, index_t i, detail::PortStream stream, bool reduced, F& f) {
+    struct Visit {
+      detail::StepCore& core;
+      ~Visit() { core.visit(-1); }  // also where `f` throws
+    } const ends{core_};
     core_.begin_use(Part::part::number(i), stream, reduced);
-    {
-      struct Visit {
-        detail::StepCore& core;
-        ~Visit() { core.visit(-1); }  // also where `f` throws
-      } ends{core_};
-      core_.visit(Part::part::number(i));
-      f(UpdateGroup<Part>(part, i));
-    }
+    core_.visit(Part::part::number(i));
+    f(UpdateGroup<Part>(part, i));
     core_.end_use(Part::part::number(i), stream);
   }
 
