@@ -7,6 +7,7 @@
 
 #include <tide/fabric/cuda_communicators.cuh>
 #include <tide/fabric/cuda_fabric.cuh>
+#include <tide/fabric/cuda_replicas.cuh>
 
 #include "support/cuda_process.cuh"
 #include "support/raised.hpp"
@@ -137,6 +138,60 @@ TEST_CASE("CudaFabric: a rank that does not come to init is an error on the othe
   CHECK(late.is_late());
   CHECK(late.text() == "tide::CudaFabric: the deadline of 20.000 s passed: rank " +
                            std::to_string(CudaProcess::rank()) + " waited for all ranks to come to init.");
+}
+
+TEST_CASE("CudaFabric: a rank that does not come to a second init is an error on the others, who can end") {
+  CudaProcess::skip_unless_ranks_fit();
+  choose_place();
+  TimedError late;
+  {
+    const CudaCommunicators all = CudaCommunicators::from_environment();
+    meet_in_a_fabric(all);
+    tide::CudaFabric fabric(all, {.deadline = 1s});
+    if (!is_absent()) late = timed([&] { fabric.init(); });
+  }
+  static_cast<void>(CudaProcess::everybody(""));
+  if (is_absent()) return;
+  CAPTURE(late.text());
+  CHECK(late.is_late());
+  CHECK(late.took >= 20s);
+  CHECK(late.took < 30s);
+  CHECK(late.text() == "tide::CudaFabric: the deadline of 20.000 s passed: rank " +
+                           std::to_string(CudaProcess::rank()) + " waited for all ranks to come to init.");
+}
+
+TEST_CASE("CudaFabric: a rank that leaves a second fabric unclosed is an error on the others, and all can end") {
+  CudaProcess::skip_unless_ranks_fit();
+  choose_place();
+  TimedError late;
+  {
+    const CudaCommunicators all = CudaCommunicators::from_environment();
+    meet_in_a_fabric(all);
+    tide::CudaFabric fabric(all, {.deadline = 1s});
+    fabric.init();
+    if (!is_absent()) late = timed([&] { fabric.close(); });
+  }
+  static_cast<void>(CudaProcess::everybody(""));
+  if (is_absent()) return;
+  CAPTURE(late.text());
+  CHECK(late.is_late());
+  CHECK(late.took < 8s);
+  CHECK(late.text().find("waited for the other ranks to close") != std::string::npos);
+}
+
+TEST_CASE("CudaReplicas: a rank that does not come is an error on the others, and on it when it comes") {
+  CudaProcess::skip_unless_ranks_fit();
+  choose_place();
+  const CudaCommunicators all = CudaCommunicators::from_environment();
+  const TimedError late =
+      when_one_is_absent([&all] { tide::CudaReplicas(all, 1, {.deadline = 1s}, {.deadline = 1s}); });
+  CAPTURE(late.text());
+  CHECK(late.took < 30s);
+  REQUIRE(late.error.has_value());
+  if (is_absent()) return;
+  CHECK(late.is_late());
+  CHECK(late.text() == "tide::CudaCommunicators: the deadline of 20.000 s passed: rank " +
+                           std::to_string(CudaProcess::rank()) + " waited for all ranks to split their communicators.");
 }
 
 }  // namespace

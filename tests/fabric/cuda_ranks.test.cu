@@ -395,6 +395,48 @@ TEST_CASE("CudaFabric: a call that fails half-way fails the fabric on all ranks"
   check_same_error(texts, {"tide::CudaFabric: cudaMemcpy", "failed: invalid argument"});
 }
 
+TEST_CASE("CudaFabric: what a rank that has failed still sends is taken for a result by no other") {
+  const index_t n = CudaProcess::world();
+  if (n == 1) return;  // nobody to send to
+  if (n > 4) return;   // more lanes that wait than there are queues: the error could not be told
+  const fabric_suite::Block layout({1, n});
+  const CollectiveOracle oracle(layout.view());
+  const std::vector<std::byte> expected = oracle.slot(1, Source::shards);
+  for (int turn = 0; turn < 4; ++turn) {
+    CAPTURE(turn);
+    std::string wrong;
+    std::vector<std::byte> found(expected.size(), poison);  // a stream may write it until the fabric is gone
+    const std::vector<std::string> texts = errors_of(CudaProcess{}, n, [&](tide::CudaFabric& fabric) {
+      tide::SlotPool<tide::Depth<1>, fabric_suite::Block> pool(fabric, layout);
+      fabric_suite::BlockGather<CudaProcess> gather(fabric, pool, layout, oracle);
+      fabric.init();
+      tide::CudaStream stream = fabric.stream();
+      poison_slots<CudaProcess>(pool, stream);
+      tide::Gathered<fabric_suite::Block> params = gather.start(pool, Source::shards, 1, stream);
+      stream.synchronize();
+      if (fabric.rank().value == 0) {
+        // The next gather, whose copies wait for slots that the others hold.
+        params.release(stream);
+        tide::Gathered<fabric_suite::Block> next = gather.start(pool, Source::shards, 2, stream);
+        std::this_thread::sleep_for(turn * 25ms);  // a watchdog reads letters every tenth of a second
+        static_cast<void>(CudaProcess::everybody(""));
+        fabric.refuse(tide::Errc::argument, "tide::Test: a rank refuses.");
+      }
+      static_cast<void>(CudaProcess::everybody(""));
+      CudaProcess::occupy(stream, 20ms);
+      CudaProcess::read(stream, params.data(), found);
+      const std::string error = text_of([&] { stream.synchronize(); });
+      if (error.empty() && found != expected) wrong = "the slot was overwritten, and nobody said so";
+      for (int i = 0; i < 1000; ++i) {
+        stream.synchronize();
+        std::this_thread::sleep_for(5ms);
+      }
+    });
+    check_same_error(texts, {"tide::Test: a rank refuses."});
+    CHECK(wrong == "");
+  }
+}
+
 TEST_CASE("CudaFabric: says which path each transfer takes, an emulated multicast by its name") {
   const index_t n = CudaProcess::world();
   const fabric_suite::Block layout({1, n});

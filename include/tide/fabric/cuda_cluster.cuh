@@ -32,8 +32,8 @@ class CudaCluster {
     return {nodes, static_cast<index_t>(communicators_.size()) / nodes};
   }
 
-  /// Runs `program(fabric)` for each rank with its device current, and waits for all. What was thrown first is thrown
-  /// again.
+  /// Runs `program(fabric)` for each rank with its device current, and waits for all. Throws again what the first rank
+  /// threw that ended so.
   template <class F>
   void run(const F& program) {
     start([&](const CudaCommunicators& communicators) {

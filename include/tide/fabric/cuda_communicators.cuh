@@ -11,11 +11,12 @@
 
 #pragma once
 
-#include <tide/core/index.hpp>                // Rank
-#include <tide/fabric/detail/cuda_check.cuh>  // check, DeviceGuard
-#include <tide/fabric/detail/failure.hpp>     // seconds_text
-#include <tide/fabric/detail/nccl_puts.cuh>   // NcclFindings, nccl_configuration
-#include <tide/fabric/duration.hpp>           // Duration
+#include <tide/core/index.hpp>                 // Rank
+#include <tide/fabric/detail/cuda_check.cuh>   // check, settled, DeviceGuard
+#include <tide/fabric/detail/failure.hpp>      // seconds_text
+#include <tide/fabric/detail/nccl_puts.cuh>    // NcclFindings, nccl_configuration
+#include <tide/fabric/detail/nccl_window.cuh>  // require_nccl
+#include <tide/fabric/duration.hpp>            // Duration
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +24,6 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,15 +39,18 @@ namespace detail {
 }  // namespace detail
 
 /// Two to four communicators over the same ranks, on one device. Serves one CudaFabric at a time, outlives it, and is
-/// not moved meanwhile. Moves. Destroys them with the other ranks where a fabric on them has been closed, which all
-/// ranks do; otherwise ends this rank's alone, since NCCL would wait for the others without end.
+/// not moved meanwhile. Moves. Ends them without the other ranks, for which NCCL could wait without end (ncclCommAbort:
+/// a fabric has nothing under way when it ends). With them (ncclCommDestroy) only over several machines, where a last
+/// message may still be on its way, and only where every fabric on them was closed. Those that others were split from
+/// are left to the end of the process.
 class CudaCommunicators {
  public:
   /// Takes communicators over; all must have the same ranks in the same order.
   /// @param mail     for letters between machines; null where all ranks reach each other's memory, or have no puts
   /// @param meeting  made with `blocking = 0` in its configuration; where it is null NCCL waits without end for a rank
   ///                 that does not come to `CudaFabric::init`
-  /// @pre for puts between nodes `numRmaSig` of the configuration of each but `meeting` is at least 2
+  /// @pre for puts between nodes `numRmaSig` of the configuration of each but `meeting` is at least 2; no `meeting`
+  ///      where ranks are threads of one process that split these (NVIDIA/nccl#1605)
   CudaCommunicators(ncclComm_t gather, ncclComm_t reduce, int device, ncclComm_t mail = nullptr,
                     ncclComm_t meeting = nullptr)
       : gather_(gather), reduce_(reduce), mail_(mail), meeting_(meeting), device_(device) {}
@@ -64,37 +67,39 @@ class CudaCommunicators {
     // A driver that is shutting down, at the end of a process with static objects, has taken everything back already.
     int device = 0;
     if (cudaGetDevice(&device) != cudaSuccess) return;
-    if (state_ && (state_->distrusted || !state_->closed)) {
-      // NCCL 2.32.3 was seen to wait for ever in an abort of communicators that others had been split from.
-      has_parts_ ? abandon() : abort();
+    if (!state_ || !state_->over_machines || state_->distrusted || state_->unclosed > 0) give_up();
+    if (has_parts_) abandon();
+    for (const ncclComm_t each : {mail_, reduce_, gather_, meeting_}) {
+      if (each != nullptr) ncclCommDestroy(each);
     }
-    if (mail_ != nullptr) ncclCommDestroy(mail_);
-    if (reduce_ != nullptr) ncclCommDestroy(reduce_);
-    if (gather_ != nullptr) ncclCommDestroy(gather_);
-    if (meeting_ != nullptr) ncclCommDestroy(meeting_);
   }
 
   /// One rank per device, all in this process.
-  /// @throws Error (Errc::operation) with NCCL's words
+  /// @throws Error (Errc::argument) where NCCL_COMM_BLOCKING is set, (Errc::mismatch) with an NCCL older than the one
+  ///         this was compiled with, (Errc::operation) when there is no such device, and with NCCL's words
   [[nodiscard]] static std::vector<CudaCommunicators> of_devices(const std::vector<int>& devices) {
-    const std::vector<ncclComm_t> meeting = init_all(devices, meeting_configuration());
-    const std::vector<ncclComm_t> gather = init_all(devices, detail::nccl_configuration());
-    const std::vector<ncclComm_t> reduce = init_all(devices, detail::nccl_configuration());
+    require_own_blocking();
     std::vector<CudaCommunicators> all;
-    for (std::size_t i = 0; i < devices.size(); ++i) {
-      all.emplace_back(gather[i], reduce[i], devices[i], nullptr, meeting[i]);
-      all[i].state_ = all[0].state_;  // what one rank finds out
+    for (const int device : devices) {
+      all.emplace_back(nullptr, nullptr, device);
+      all.back().state_ = all[0].state_;  // what one rank finds out
     }
     if (!all.empty()) all[0].state_->are_threads = true;
+    init_all(all, &CudaCommunicators::meeting_, meeting_configuration());
+    init_all(all, &CudaCommunicators::gather_, detail::nccl_configuration());
+    init_all(all, &CudaCommunicators::reduce_, detail::nccl_configuration());
     return all;
   }
 
   /// This process's rank of `TIDE_WORLD` ranks is `TIDE_RANK`, on device `TIDE_DEVICE` (by default the rank modulo the
   /// devices there are); ranks meet at `NCCL_COMM_ID` (host:port of rank 0), so nothing else has to start them.
   /// @param deadline  for all ranks to come
-  /// @throws Error (Errc::argument) when a variable is missing or malformed, (Errc::deadline) when ranks do not come,
-  ///         (Errc::operation) with NCCL's words, for example when nobody has listened there for about a minute
+  /// @throws Error (Errc::argument) when a variable is missing or malformed, or NCCL_COMM_BLOCKING is set,
+  ///         (Errc::deadline) when ranks do not come, (Errc::mismatch) with an NCCL older than the one this was
+  ///         compiled with, (Errc::operation) with NCCL's words, for example when nobody has listened there for about a
+  ///         minute
   [[nodiscard]] static CudaCommunicators from_environment(Duration deadline = std::chrono::seconds(60)) {
+    require_own_blocking();
     const int world = number("TIDE_WORLD", 1, 65535);
     const int rank = number("TIDE_RANK", 0, world - 1);
     const char* const place = std::getenv("NCCL_COMM_ID");
@@ -120,8 +125,16 @@ class CudaCommunicators {
 
   /// Communicators over the ranks that give the same `color`, in the order of their `key`. Collective over all ranks.
   /// @param deadline  for all ranks to come, and for NCCL to connect them
-  /// @throws Error (Errc::operation) with NCCL's words, (Errc::deadline) when ranks do not come: then these are over
+  /// @throws Error (Errc::operation) with NCCL's words, (Errc::order) when a fabric on these has failed, or was not
+  ///         closed on several nodes, (Errc::deadline) when ranks do not come: then these are over. Where all ranks are
+  ///         threads of one process NCCL waits for them without end
   [[nodiscard]] CudaCommunicators split(int color, int key, Duration deadline = std::chrono::seconds(60)) const {
+    // Where ranks are threads all refuse: NCCL would wait without end for one that did alone.
+    if (gather_ == nullptr || (state_->are_threads && state_->distrusted)) {
+      raise(Errc::order,
+            "tide::CudaCommunicators: communicators cannot be split when a fabric on them has failed, or was not "
+            "closed.");
+    }
     const detail::DeviceGuard guard(device_);
     CudaCommunicators part(nullptr, nullptr, device_);
     part.state_ = state_;
@@ -131,8 +144,8 @@ class CudaCommunicators {
     } else {
       part.gather_ = split_off(gather_, color, key, detail::nccl_configuration(), deadline);
     }
-    part.split_others(0, deadline);
     has_parts_ = true;
+    part.split_others(0, deadline);
     return part;
   }
 
@@ -153,18 +166,24 @@ class CudaCommunicators {
     return settles(meeting(), begun, call, deadline);
   }
 
-  /// A rank may be gone: from now on nothing that needs all ranks is done to the communicators, to those that they were
-  /// split from, or to others that were, and they are ended without the others.
+  /// A rank may be gone, or what NCCL has counted is not known: of these communicators, of those that they were split
+  /// from, and of others that were.
   void distrust() const noexcept { state_->distrusted = true; }
   [[nodiscard]] bool distrusted() const noexcept { return state_ && state_->distrusted; }
-  /// All ranks have closed a fabric on these, or on some that were split from them.
-  void close() const noexcept { state_->closed = true; }
-  /// Ends all at once, and with them what is stuck in them.
-  void abort() const noexcept {
-    if (ncclComm_t ended = std::exchange(mail_, nullptr)) ncclCommAbort(ended);
-    if (ncclComm_t ended = std::exchange(reduce_, nullptr)) ncclCommAbort(ended);
-    if (ncclComm_t ended = std::exchange(gather_, nullptr)) ncclCommAbort(ended);
-    if (ncclComm_t ended = std::exchange(meeting_, nullptr)) ncclCommAbort(ended);
+  /// A fabric on these begins; and all ranks have closed it.
+  void open(bool over_machines) const noexcept {
+    ++state_->unclosed;
+    if (over_machines) state_->over_machines = true;
+  }
+  void close() const noexcept { --state_->unclosed; }
+  /// Ends all at once, and with them what is stuck in them: first those on which ranks meet, whose kernel would keep
+  /// the memory of the others from being freed.
+  void give_up() const noexcept {
+    // NCCL 2.32.3 was seen to wait for ever in an abort of communicators that others had been split from.
+    if (has_parts_) return abandon();
+    for (ncclComm_t* each : {&meeting_, &mail_, &reduce_, &gather_}) {
+      if (ncclComm_t ended = std::exchange(*each, nullptr)) ncclCommAbort(ended);
+    }
   }
   /// Leaves all to the end of the process.
   void abandon() const noexcept { gather_ = reduce_ = mail_ = meeting_ = nullptr; }
@@ -173,9 +192,19 @@ class CudaCommunicators {
   // Of these, of those that are split from them, and of all ranks that are in one process.
   struct State {
     std::atomic<bool> distrusted{false};
-    std::atomic<bool> closed{false};
-    bool are_threads = false;  // all ranks are in this process
+    std::atomic<bool> over_machines{false};
+    std::atomic<int> unclosed{0};  // fabrics
+    bool are_threads = false;      // all ranks are in this process
   };
+
+  // The variable overrides what a configuration says, and with it every deadline here.
+  static void require_own_blocking() {
+    detail::require_nccl();
+    if (const char* value = std::getenv("NCCL_COMM_BLOCKING")) {
+      raise(Errc::argument, detail::text({"tide::CudaCommunicators: NCCL_COMM_BLOCKING must not be set; it is ", value,
+                                          ". Ranks meet where NCCL does not block, and nowhere else."}));
+    }
+  }
 
   // It makes communicators and gathers a few words.
   [[nodiscard]] static ncclConfig_t meeting_configuration() {
@@ -185,23 +214,13 @@ class CudaCommunicators {
     return config;
   }
 
-  // Waits until all ranks have done what was begun on a communicator that does not block, or there is an error.
-  [[nodiscard]] static ncclResult_t settled(ncclComm_t communicator, Duration deadline) {
-    const auto end = std::chrono::steady_clock::now() + deadline;
-    for (;;) {
-      ncclResult_t state = ncclSuccess;
-      if (const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state); asked != ncclSuccess) return asked;
-      if (state != ncclInProgress || std::chrono::steady_clock::now() > end) return state;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
   [[nodiscard]] bool settles(ncclComm_t communicator, ncclResult_t begun, const char* call, Duration deadline) const {
-    const bool has_begun = begun == ncclSuccess || begun == ncclInProgress;
-    const ncclResult_t state = has_begun ? settled(communicator, deadline) : begun;
+    const bool has_begun = detail::unless_in_progress(begun) == ncclSuccess;
+    const ncclResult_t state = has_begun ? detail::settled(communicator, deadline) : begun;
     if (state == ncclSuccess) return true;
     distrust();
     if (state != ncclInProgress) detail::check(state, call);
-    has_parts_ ? abandon() : abort();
+    give_up();
     return false;
   }
 
@@ -217,12 +236,14 @@ class CudaCommunicators {
                                      Duration deadline) const {
     int rank = 0;
     detail::check(ncclCommUserRank(whole, &rank), "ncclCommUserRank");
-    ncclComm_t part = nullptr;
-    if (!settles(whole, ncclCommSplit(whole, color, key, &part, &config), "ncclCommSplit", deadline)) {
+    // NCCL writes here whenever the last rank comes, also long after a deadline.
+    auto part = std::make_unique<ncclComm_t>(nullptr);
+    if (!settles(whole, ncclCommSplit(whole, color, key, part.get(), &config), "ncclCommSplit", deadline)) {
+      static_cast<void>(part.release());
       raise_late(deadline, rank, "all ranks to split their communicators");
     }
-    detail::check(part != nullptr ? settled(part, deadline) : ncclInternalError, "ncclCommSplit");
-    return part;
+    detail::check(*part != nullptr ? detail::settled(*part, deadline) : ncclInternalError, "ncclCommSplit");
+    return *part;
   }
   [[noreturn]] static void raise_late(Duration deadline, int rank, const std::string& what) {
     raise(Errc::deadline, detail::text({"tide::CudaCommunicators: the deadline of ", detail::seconds_text(deadline),
@@ -230,28 +251,28 @@ class CudaCommunicators {
   }
 
   // Communicators over all devices, each its own rank.
-  [[nodiscard]] static std::vector<ncclComm_t> init_all(const std::vector<int>& devices, ncclConfig_t config) {
+  static void init_all(std::vector<CudaCommunicators>& all, ncclComm_t CudaCommunicators::*which, ncclConfig_t config) {
     ncclUniqueId id;
     detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    std::vector<ncclComm_t> communicators(devices.size());
+    for (const CudaCommunicators& own : all) {
+      const detail::DeviceGuard there_is_one(own.device_);
+    }
+    const int ranks = static_cast<int>(all.size());
     int before = 0;
     detail::check(cudaGetDevice(&before), "cudaGetDevice");
-    const auto is_good = [](ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; };
     ncclResult_t first = ncclGroupStart();
-    const int ranks = static_cast<int>(devices.size());
-    for (int rank = 0; rank < ranks && is_good(first); ++rank) {
-      const auto at = static_cast<std::size_t>(rank);
-      cudaSetDevice(devices[at]);
-      first = ncclCommInitRankConfig(&communicators[at], ranks, id, rank, &config);
+    for (int rank = 0; rank < ranks && first == ncclSuccess; ++rank) {
+      CudaCommunicators& own = all[static_cast<std::size_t>(rank)];
+      cudaSetDevice(own.device_);
+      first = detail::unless_in_progress(ncclCommInitRankConfig(&(own.*which), ranks, id, rank, &config));
     }
     const ncclResult_t ended = ncclGroupEnd();  // after an error, too: a group must not stay open
     cudaSetDevice(before);
-    if (is_good(first)) first = ended;
-    for (std::size_t i = 0; i < communicators.size() && is_good(first); ++i) {
-      first = settled(communicators[i], std::chrono::seconds(60));
+    if (first == ncclSuccess) first = detail::unless_in_progress(ended);
+    for (const CudaCommunicators& own : all) {
+      if (first == ncclSuccess) first = detail::settled(own.*which, std::chrono::seconds(60));
     }
     detail::check(first, "ncclCommInitRankConfig");
-    return communicators;
   }
 
   [[nodiscard]] static int number(const char* variable, int least, int most) {

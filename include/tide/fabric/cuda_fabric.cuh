@@ -221,10 +221,15 @@ class CudaFabric final : public FabricPort {
   void make_zeros();
   void load_kernels();
   void poll(const std::string& what, detail::CudaQueue::Met met);
+  void poll(const std::string& what, detail::CudaQueue::Met met, Duration deadline);
+  [[noreturn]] void raise_failure();
+  [[nodiscard]] bool is_quiet() const;
   void require_running(const char* call);
   void watch();
   [[nodiscard]] bool done(const Flight& flight);
   [[nodiscard]] Late diagnose(const Flight& flight);
+  [[nodiscard]] bool others_know();
+  void release_when_known(int turn);
   void release_waits();
   [[nodiscard]] bool is_running() const;
   void stop() noexcept;
@@ -273,6 +278,9 @@ class CudaFabric final : public FabricPort {
   std::deque<Counter> counters_;
   bool closed_by_all_ = false;
   detail::Failure failure_;
+  detail::Clock::time_point failed_since_{};  // these two: the watchdog's, and then those of what ends it
+  std::atomic<bool> has_released_{false};     // whether waits have been let go
+  bool has_run_down_ = false;               // whether an error has been raised, after which streams are not waited for
   std::shared_ptr<detail::CudaPair> pair_;  // with the other fabric of the rank, where a CudaReplicas gave it two
   std::mutex flights_mutex_;
   std::deque<Flight> flights_;

@@ -6,11 +6,21 @@
 
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace tide {
 
 /// A duration of the host's clock; `std::chrono` literals convert to it.
 using Duration = std::chrono::nanoseconds;
+
+namespace detail {
+
+/// So far that a clock can be set to it.
+[[nodiscard]] inline Duration bounded(Duration duration) noexcept {
+  return std::min<Duration>(duration, std::chrono::hours(24 * 365));
+}
+
+}  // namespace detail
 
 }  // namespace tide

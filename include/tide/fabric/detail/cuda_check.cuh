@@ -4,13 +4,16 @@
 
 #pragma once
 
-#include <tide/core/error.hpp>  // raise
-#include <tide/core/text.hpp>   // text
+#include <tide/core/error.hpp>       // raise
+#include <tide/core/text.hpp>        // text
+#include <tide/fabric/duration.hpp>  // Duration, bounded
 
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace tide::detail {
@@ -34,6 +37,22 @@ inline void check(ncclResult_t status, const char* call) {
   const bool says_more = words != nullptr && *words != '\0';
   raise(Errc::operation, text({"tide::CudaFabric: ", call, " failed: ", ncclGetErrorString(status),
                                says_more ? "; NCCL says: " : "", says_more ? words : "", "."}));
+}
+
+// What is in progress has not failed.
+[[nodiscard]] inline ncclResult_t unless_in_progress(ncclResult_t result) noexcept {
+  return result == ncclInProgress ? ncclSuccess : result;
+}
+// Waits until all ranks have done what was begun on a communicator that does not block, or there is an error.
+// @returns ncclInProgress after the deadline
+[[nodiscard]] inline ncclResult_t settled(ncclComm_t communicator, Duration deadline) {
+  const auto end = std::chrono::steady_clock::now() + bounded(deadline);
+  for (;;) {
+    ncclResult_t state = ncclSuccess;
+    if (const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state); asked != ncclSuccess) return asked;
+    if (state != ncclInProgress || std::chrono::steady_clock::now() > end) return state;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 // Whether work is still to be done. "Not ready" is no error, and must not stay behind as the thread's last one, where

@@ -31,7 +31,7 @@ inline void CudaFabric::fail(Errc code, const std::string& text) {
 inline void CudaFabric::fail_late(Duration deadline, const std::string& what) {
   fail(Errc::deadline, detail::text({"tide::CudaFabric: the deadline of ", detail::seconds_text(deadline),
                                      " passed: rank ", rank_.value, " waited for ", what, "."}));
-  failure_.raise_it();
+  raise_failure();
 }
 
 inline void CudaFabric::refuse(Errc code, const std::string& text) {
@@ -39,13 +39,13 @@ inline void CudaFabric::refuse(Errc code, const std::string& text) {
   const detail::DeviceGuard guard(device_);
   if (mesh_.ranks() > 1 || (pair_ && pair_->other(*this).mesh_.ranks() > 1)) {
     fail(code, text);
-    failure_.raise_it();  // an earlier one of another rank, perhaps
+    raise_failure();  // an earlier one of another rank, perhaps
   }
   raise(code, text);
 }
 
 inline void CudaFabric::require_running(const char* call) {
-  if (failure_.failed()) failure_.raise_it();
+  if (failure_.failed()) raise_failure();
   if (phase_ == Phase::running) return;
   raise(Errc::order,
         detail::text({"tide::CudaFabric: ", call,
@@ -53,15 +53,31 @@ inline void CudaFabric::require_running(const char* call) {
 }
 
 inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met) {
+  poll(what, std::move(met), options_.deadline);
+}
+
+inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met, Duration deadline) {
   // The watchdog knows which wait of which op is unmet: it gets a moment to say so before this says less.
   const auto moment = watchdog_.joinable() ? Duration(std::chrono::seconds(2)) : Duration(0);
-  const auto end = detail::Clock::now() + options_.deadline + moment;
+  const auto end = detail::Clock::now() + detail::bounded(deadline) + moment;
   for (int spins = 0; !met(); ++spins) {
-    if (failure_.failed()) failure_.raise_it();
-    if (detail::Clock::now() > end) fail_late(options_.deadline, what);
+    if (failure_.failed()) raise_failure();
+    if (detail::Clock::now() > end) fail_late(deadline, what);
     // The first millisecond is worth a busy core, what is longer is not.
     if (spins > 1000) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
+}
+
+// Raises the error once waits have been let go and streams have run down, so that whoever catches it may free memory:
+// cudaFree keeps all threads of the process from the driver until the GPU is idle, the watchdog among them. Where a
+// stream is stuck for good it is raised all the same.
+inline void CudaFabric::raise_failure() {
+  const auto end = detail::Clock::now() + std::chrono::seconds(2);
+  while (!has_run_down_ && detail::Clock::now() < end && !(is_quiet() && (!pair_ || pair_->other(*this).is_quiet()))) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  has_run_down_ = true;
+  failure_.raise_it();
 }
 
 // Before `calls` more calls on a stream.
@@ -401,7 +417,7 @@ inline void CudaFabric::launch(std::int32_t index, std::int32_t variant_index, c
     run(program, variant, bindings, caller);
   } catch (const Error& error) {
     fail(error.code(), error.what());
-    throw;
+    raise_failure();
   }
 #else
   run(program, variant, bindings, caller);
@@ -502,12 +518,13 @@ inline void CudaFabric::zero(StreamRef stream, void* target, index_t bytes) {
 }
 
 inline bool CudaFabric::passed(std::int32_t index, std::uint64_t value) {
-  if (failure_.failed()) failure_.raise_it();
+  if (failure_.failed()) raise_failure();
   const Counter& counter = counters_[static_cast<std::size_t>(index)];
   if (counter.known_passed(value)) return true;
   const cudaError_t status = cudaEventQuery(counter.event(value));
   if (detail::is_not_ready(status)) return false;
   detail::check(status, "cudaEventQuery");
+  if (failure_.failed()) raise_failure();  // whose end of all waits let the event pass, perhaps
   return true;
 }
 

@@ -21,6 +21,7 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
       communicators_(&communicators),
       gather_(communicators.gather()),
       device_(communicators.device()) {
+  options_.deadline = detail::bounded(options_.deadline);
   detail::require_nccl();
   if (gather_ == nullptr) {
     raise(Errc::order, "tide::CudaFabric: communicators that a failed fabric has given up cannot be used again.");
@@ -52,6 +53,7 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
   detail::check(cudaStreamCreateWithFlags(&init_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaStreamCreateWithFlags(&rescue_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaMalloc(&meeting_word_, sizeof(int)), "cudaMalloc");
+  communicators.open(machines_ > 1);
 }
 
 inline CudaFabric::~CudaFabric() { stop(); }
@@ -163,11 +165,18 @@ inline std::int32_t CudaFabric::attach(std::vector<PlanVariant> variants, ArenaP
 // kernel waits for them.
 inline void CudaFabric::await(ncclResult_t begun, const char* call, const char* what) {
   const Duration limit = detail::meeting_deadline(options_.deadline);
-  if (!communicators_->settles(begun, call, limit)) fail_late(limit, what);
-  poll(what, [this] {
+  if (!communicators_->settles(begun, call, limit)) {
+    // The communicators are over, and with them what was registered on them.
+    mail_.abandon();
+    nccl_multicast_.abandon();
+    window_.abandon();
+    fail_late(limit, what);
+  }
+  const auto met = [this] {
     if (phase_ == Phase::running) static_cast<void>(listen());
     return !detail::is_busy(init_stream_);
-  });
+  };
+  poll(what, met, limit);
 }
 
 // Collective over all ranks: as many words of each, in the order of the communicator.

@@ -74,7 +74,9 @@ class CudaMail {
   // The stream of what goes to other machines; null where there are none.
   [[nodiscard]] cudaStream_t far_stream() const noexcept { return far_stream_; }
 
-  [[nodiscard]] bool is_open() const noexcept { return seen_ != nullptr; }
+  [[nodiscard]] bool is_open() const noexcept { return seen_ != nullptr && !is_abandoned_; }
+  // The window is gone: no letter is sent or read from now on.
+  void abandon() noexcept { is_abandoned_ = true; }
 
   // Sends every rank a letter whose bytes name both of them, on the path of everything else.
   void send_greetings(cudaStream_t stream) {
@@ -121,13 +123,13 @@ class CudaMail {
   // Tells every other rank of an error. Raises nothing: it is sent because something failed.
   void send_error(Errc code, const std::string& words, cudaStream_t stream) noexcept {
     const std::lock_guard lock(mutex_);
-    CudaLetter& letter = own_letter();
-    letter.code = static_cast<std::uint64_t>(code);
-    write_text(words);
-    send(offsetof(CudaLetter, code), sizeof(CudaLetter) - offsetof(CudaLetter, code), stream);
-    letter.is_error = 1;
-    send(offsetof(CudaLetter, is_error), sizeof(letter.is_error), stream);
+    write_error(code, words, stream);
     send_far(nccl_word_signal, stream);
+  }
+  // Tells the ranks on this machine that this one knows of an error, by telling it again.
+  void send_known(Errc code, const std::string& words, cudaStream_t stream) noexcept {
+    const std::lock_guard lock(mutex_);
+    write_error(code, words, stream);
   }
 
   // Tells every other rank for whom this one waits too long: `ranks` where it is one of several, -1 where it does so no
@@ -181,6 +183,14 @@ class CudaMail {
     return nullptr;
   }
 
+  // Whether every other rank has said that it knows of an error, as of the last `ask`. Those on other machines do not.
+  [[nodiscard]] bool all_know() const noexcept {
+    for (index_t r = 0; r < ranks_; ++r) {
+      if (r != own_ && seen_[r].is_error == 0) return false;
+    }
+    return true;
+  }
+
   // Whether every other rank whose letters come has said that it closes, as of the last `ask`.
   [[nodiscard]] bool all_close() const noexcept {
     for (index_t r = 0; r < ranks_; ++r) {
@@ -212,6 +222,15 @@ class CudaMail {
     const std::size_t length = std::min(words.size(), CudaLetter::text_bytes - 1);
     std::memcpy(own_letter().text, words.data(), length);
     own_letter().text[length] = '\0';
+  }
+
+  void write_error(Errc code, const std::string& words, cudaStream_t stream) noexcept {
+    CudaLetter& letter = own_letter();
+    letter.code = static_cast<std::uint64_t>(code);
+    write_text(words);
+    send(offsetof(CudaLetter, code), sizeof(CudaLetter) - offsetof(CudaLetter, code), stream);
+    letter.is_error = 1;
+    send(offsetof(CudaLetter, is_error), sizeof(letter.is_error), stream);
   }
 
   // Behind those that are read: what is sent.
@@ -252,6 +271,7 @@ class CudaMail {
   ncclWindow_t far_window_ = nullptr;
   cudaStream_t far_stream_ = nullptr;
   cudaEvent_t written_ = nullptr;
+  bool is_abandoned_ = false;
 };
 
 }  // namespace tide::detail

@@ -28,14 +28,11 @@ inline bool CudaFabric::done(const Flight& flight) {
 inline void CudaFabric::watch() {
   cudaSetDevice(device_);
   bool is_late = false;
-  bool has_released = false;
   std::optional<Late> own;  // what the other ranks have been told
   for (int turn = 0; !stopping_.load(std::memory_order_acquire); ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (failure_.failed()) {
-      // Again and again: a signal of a healthy rank that comes late writes its word, and waits may still be enqueued.
-      if (!has_released || (turn % 10 == 0 && !detail::is_busy(rescue_stream_))) release_waits();
-      has_released = true;
+      release_when_known(turn);
       continue;
     }
     hear();
@@ -94,9 +91,11 @@ inline void CudaFabric::hear() {
   }
   const detail::CudaLetter* letter = mail_.error();
   const auto code = static_cast<Errc>(std::min(letter->code, static_cast<std::uint64_t>(Errc::operation)));
-  if (!failure_.set(code, letter->text)) return;
+  const std::string text = letter->text;
+  if (!failure_.set(code, text)) return;
   communicators_->distrust();
-  fail_other(code, letter->text);
+  mail_.send_known(code, text, rescue_stream_);
+  fail_other(code, text);
 }
 
 // The first wait of a run that its word does not meet. The words are read on a stream of their own; where even that is
@@ -141,6 +140,35 @@ inline CudaFabric::Late CudaFabric::diagnose(const Flight& flight) {
                           peer, ": ", program.words.describe(op.word()), " is ", is, ", expected ", expected, "."})};
   }
   return {flight.program, flight.run, -1, begin + ": its own work was not done; every peer has signalled."};
+}
+
+// Whether no rank can take for a result what streams send when their waits are over: all have said that they know of
+// the error. Who does not answer gets a second, and as long gets the other fabric of a pair, whose ranks have others to
+// tell.
+inline bool CudaFabric::others_know() {
+  if (!mail_.is_open()) return true;
+  const auto now = detail::Clock::now();
+  if (failed_since_ == detail::Clock::time_point{}) failed_since_ = now;
+  if (now - failed_since_ > std::chrono::seconds(1)) return true;
+  if (detail::is_busy(rescue_stream_)) return false;
+  const bool all_know = !pair_ && mail_.all_know();
+  mail_.ask(rescue_stream_);
+  return all_know;
+}
+
+// Again and again: a signal of a healthy rank that comes late writes its word, and waits may still be enqueued.
+// @param turn  of some milliseconds each
+inline void CudaFabric::release_when_known(int turn) {
+  const bool is_first = !has_released_ && others_know();
+  if (is_first || (has_released_ && turn % 10 == 0 && !detail::is_busy(rescue_stream_))) release_waits();
+  if (is_first) has_released_ = true;
+}
+
+// Whether nothing that has failed waits any more.
+inline bool CudaFabric::is_quiet() const {
+  if (!watchdog_.joinable()) return true;
+  const auto is_busy = [](const auto& entry) { return detail::is_busy(entry.second); };
+  return has_released_ && !is_running() && std::none_of(lanes_.begin(), lanes_.end(), is_busy);
 }
 
 // Writes every word far ahead: the comparison of a stream wait is cyclic, so 2^62 beyond is met and 2^64 - 1 is not.
@@ -247,16 +275,15 @@ inline void CudaFabric::stop() noexcept {
   int before = 0;
   if (cudaGetDevice(&before) != cudaSuccess) return;
   cudaSetDevice(device_);
-  const bool releases = failure_.failed() && window_.memory() != nullptr;
-  if (releases) release_waits();
+  bool releases = failure_.failed() && window_.memory() != nullptr;
+  for (; releases && !has_released_; std::this_thread::sleep_for(std::chrono::milliseconds(1))) release_when_known(0);
   const auto end = detail::Clock::now() + std::chrono::seconds(5);
   int turn = 0;
   const auto busy = [&](cudaStream_t stream) {
     while (stream != nullptr ? detail::is_busy(stream) : is_running()) {
       if (detail::Clock::now() > end) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      // Again and again, as the watchdog did.
-      if (releases && ++turn % 100 == 0 && !detail::is_busy(rescue_stream_)) release_waits();
+      if (releases) release_when_known(++turn / 10);
     }
     return false;
   };
@@ -264,15 +291,21 @@ inline void CudaFabric::stop() noexcept {
   // Where a rank did not come to init, NCCL's kernel waits for it in vain. Ending communicators would wait for a letter
   // to such a rank.
   if (failure_.failed() && letters == nullptr && detail::is_busy(init_stream_)) {
-    communicators_->abort();
+    communicators_->give_up();
     nccl_multicast_.abandon();
     window_.abandon();
+    releases = false;
   }
   bool stuck = busy(init_stream_);
   stuck = busy(nullptr) || stuck;  // runs on streams of the user
   for (const cudaStream_t stream : streams_) stuck = busy(stream) || stuck;
   for (const auto& entry : lanes_) stuck = busy(entry.second) || stuck;
   for (const detail::CudaNetwork& each : networks_) stuck = (each.is_open() && busy(each.stream())) || stuck;
+  // Before anything is freed, which would keep the watchdog of the other from the driver.
+  while (pair_ && !pair_->other(*this).is_quiet() && pair_->other(*this).failure_.failed() &&
+         detail::Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   if (letters != nullptr) {
     const bool unsent = busy(rescue_stream_) || busy(letters);
     stuck = unsent || !closed_by_all_ || stuck;  // puts of others may come yet
@@ -296,11 +329,7 @@ inline void CudaFabric::stop() noexcept {
     nccl_multicast_.release();
     window_.release();
     // Where a rank may be gone nothing is done that needs all.
-    if (node_ != nullptr && communicators_->distrusted()) {
-      ncclCommAbort(node_);
-    } else if (node_ != nullptr) {
-      ncclCommDestroy(node_);
-    }
+    if (node_ != nullptr) closed_by_all_ ? ncclCommDestroy(node_) : ncclCommAbort(node_);
   } else {
     // What a stuck stream still uses is left to the end of the process; NCCL would wait for it.
     multicast_.abandon();

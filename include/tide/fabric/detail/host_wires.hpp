@@ -29,11 +29,6 @@
 
 namespace tide::detail {
 
-/// So far that a clock can be set to it.
-[[nodiscard]] inline Duration bounded(Duration duration) noexcept {
-  return std::min<Duration>(duration, std::chrono::hours(24 * 365));
-}
-
 class HostWires {
  public:
   /// What is in order: what a lane of a program sends to a rank.
