@@ -32,6 +32,13 @@ inline constexpr auto experts =
                 tide::repeat<2>("{}", tide::param<bf16>("", {4})),  // called "0" and "1"
                 tide::param<bf16>("norm", {7}));
 
+inline constexpr auto tied =
+    tide::group(tide::param<bf16>("embed", {6, 3}), tide::repeat<2>("experts.{}.", tide::param<bf16>("w", {4, 2})),
+                tide::alias("head", "embed"), tide::alias("shared", "experts.0.w"));
+template <tide::FixedString... Names>
+inline constexpr auto& left =
+    tide::Part<"block", tide::ShardLayout<tied, tide::Mesh<1, 2>>, tide::Frozen<Names...>>::Trainable::group;
+
 using Layout = tide::ShardLayout<experts, tide::Mesh<1, 2>>;
 static_assert(Layout::repetitions<"experts.{}.up"> == 3);
 static_assert(Layout::repetitions<"{}"> == 2);
@@ -85,6 +92,27 @@ TEST_CASE("repeated parameters: positions and starts, also of numbers that are l
   CHECK(All::repetitions<"experts.{}.up"> == 0);
   CHECK(All::repetitions<"experts.{}.down"> == 3);
   CHECK(All::group.view().size() == 6);
+}
+
+TEST_CASE("repeated parameters: a tied name is frozen with its parameter, and freezes it") {
+  using namespace repeated_test;
+  CHECK(left<"experts.1.w">.aliases.size() == 2);
+  for (const auto& group : {left<"experts.0.w">.view(), left<"shared">.view()}) {
+    CHECK(group.size() == 2);
+    CHECK(group.find("experts.1.w") == ParameterIndex{1});
+    CHECK(group.find("head") == ParameterIndex{0});
+    CHECK(!group.find("shared"));
+  }
+  for (const auto& group : {left<"experts.{}.w">.view(), left<"shared", "experts.1.w">.view()}) {
+    CHECK(group.size() == 1);
+    CHECK(group.find("head") == ParameterIndex{0});
+    CHECK(!group.find("shared"));
+  }
+  const auto without_head = left<"head">.view();
+  CHECK(without_head.size() == 2);
+  CHECK(!without_head.find("embed"));
+  CHECK(!without_head.find("head"));
+  CHECK(without_head.find("shared") == ParameterIndex{0});
 }
 
 TEST_CASE("repeated parameters: shards, gradients, tables and own blocks") {

@@ -6,6 +6,7 @@
 
 #include <tide/layout/shard_layout.hpp>  // ShardLayout
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <initializer_list>
@@ -14,23 +15,30 @@
 
 namespace tide::detail {
 
-// Which parameters of a group stay: those that none of the names is of.
+// Which parameters of a group stay: those that none of the names is of. A tied name is of the parameter it is tied to.
+template <class Group>
 class Stays {
  public:
-  constexpr explicit Stays(std::initializer_list<std::string_view> frozen) : frozen_(frozen) {}
+  constexpr Stays(const Group& group, std::initializer_list<std::string_view> frozen)
+      : group_(&group), frozen_(frozen) {}
 
   [[nodiscard]] constexpr bool operator()(const Parameter& parameter) const {
     bool stays = true;
     for (const std::string_view name : frozen_) {
       stays = stays && !parameter.name.reads(name) && !parameter.name.is_repetition_of(name);
     }
+    for (const Alias& tied : group_->aliases) {
+      const bool is_named = std::find(frozen_.begin(), frozen_.end(), tied.name) != frozen_.end();
+      stays = stays && !(is_named && parameter.name.reads(tied.target));
+    }
     return stays;
   }
   // A tied name stays with its parameter.
   [[nodiscard]] constexpr bool operator()(const Alias& tied) const {
-    bool stays = true;
-    for (const std::string_view name : frozen_) stays = stays && tied.target != name;
-    return stays;
+    for (const Parameter& parameter : group_->parameters) {
+      if (parameter.name.reads(tied.target)) return (*this)(parameter);
+    }
+    return false;
   }
   // How many do.
   template <class List>
@@ -41,6 +49,7 @@ class Stays {
   }
 
  private:
+  const Group* group_;
   std::initializer_list<std::string_view> frozen_;
 };
 
@@ -50,18 +59,18 @@ template <const auto& G, FixedString... Names>
 }
 template <const auto& G, FixedString... Names>
 [[nodiscard]] consteval std::size_t parameters_left() {
-  return Stays({Names.view()...}).count(G.parameters);
+  return Stays(G, {Names.view()...}).count(G.parameters);
 }
 template <const auto& G, FixedString... Names>
 [[nodiscard]] consteval std::size_t aliases_left() {
-  return Stays({Names.view()...}).count(G.aliases);
+  return Stays(G, {Names.view()...}).count(G.aliases);
 }
 
 template <const auto& G, FixedString... Names>
 [[nodiscard]] consteval auto make_trainable() {
   Group<parameters_left<G, Names...>(), aliases_left<G, Names...>()> group{};
   const std::initializer_list<std::string_view> names{Names.view()...};
-  const Stays stays(names);
+  const Stays stays(G, names);
   std::size_t next = 0;
   for (const Parameter& parameter : G.parameters) {
     if (stays(parameter)) group.parameters[next++] = parameter;
