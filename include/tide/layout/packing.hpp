@@ -49,7 +49,8 @@ struct TightPacking {
   static constexpr PackingRule rule{16, PackingRule::Padding::none};
 };
 
-/// PyTorch FSDP2's packing. Choose it to exchange packed buffers with PyTorch; else `TightPacking`.
+/// PyTorch FSDP2's packing. Choose it to exchange packed buffers with PyTorch; else `TightPacking`. Nothing reads or
+/// writes the padding, where PyTorch has zeros.
 struct Fsdp2Packing {
   static constexpr PackingRule rule{1, PackingRule::Padding::to_chunk};
 };

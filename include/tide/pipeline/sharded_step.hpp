@@ -79,7 +79,7 @@ class ShardedStep {
   template <class F>
   ShardedStep(F& fabric, const Layouts& layouts) requires(!Rules::replicated)
       : ShardedStep(fabric, static_cast<F*>(nullptr), layouts) {}
-  /// With a fabric over the ranks that hold the same shards: gradients are summed over both.
+  /// With a fabric over the ranks that hold the same shards: gradients are averaged over both.
   template <class F>
   ShardedStep(F& fabric, F& replicas) requires(Rules::replicated)
       : ShardedStep(fabric, replicas, All::layouts_on(fabric)) {}
@@ -165,7 +165,7 @@ class ShardedStep {
   }
 
   /// What the sums over ranks are multiplied with from the next reduce on; 1 / ranks at first. Where there are replicas
-  /// their average follows.
+  /// their average follows: FSDP2's divide factor f is `scale(replicas / f)`. The same on all ranks; nothing compares it.
   void scale(float factor) noexcept {
     parts_.for_each([&]<class Part>(Part& part) {
       if constexpr (!Part::part::frozen) part.reduce->scale(factor);
