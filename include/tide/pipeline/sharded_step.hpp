@@ -165,7 +165,8 @@ class ShardedStep {
   }
 
   /// What the sums over ranks are multiplied with from the next reduce on; 1 / ranks at first. Where there are replicas
-  /// their average follows: FSDP2's divide factor f is `scale(replicas / f)`. The same on all ranks; nothing compares it.
+  /// their average follows: FSDP2's divide factor f is `scale(replicas / f)`. The same on all ranks; nothing compares
+  /// it.
   void scale(float factor) noexcept {
     parts_.for_each([&]<class Part>(Part& part) {
       if constexpr (!Part::part::frozen) part.reduce->scale(factor);
