@@ -125,9 +125,9 @@ class CudaCommunicators {
 
   /// Communicators over the ranks that give the same `color`, in the order of their `key`. Collective over all ranks.
   /// @param deadline  for all ranks to come, and for NCCL to connect them
-  /// @throws Error (Errc::operation) with NCCL's words, (Errc::order) when a fabric on these has failed, or was not
-  ///         closed on several nodes, (Errc::deadline) when ranks do not come: then these are over. Where all ranks are
-  ///         threads of one process NCCL waits for them without end
+  /// @throws Error (Errc::operation) with NCCL's words, (Errc::order) when these have been given up, or ranks are
+  ///         threads and a fabric has failed, (Errc::deadline) when ranks do not come: then these are over, or the
+  ///         part. Where all ranks are threads of one process NCCL waits for them without end
   [[nodiscard]] CudaCommunicators split(int color, int key, Duration deadline = std::chrono::seconds(60)) const {
     // Where ranks are threads all refuse: NCCL would wait without end for one that did alone.
     if (gather_ == nullptr || (state_->are_threads && state_->distrusted)) {
@@ -170,7 +170,7 @@ class CudaCommunicators {
   /// from, and of others that were.
   void distrust() const noexcept { state_->distrusted = true; }
   [[nodiscard]] bool distrusted() const noexcept { return state_ && state_->distrusted; }
-  /// A fabric on these begins; and all ranks have closed it.
+  /// All ranks come to the init of a fabric on these; and have closed it.
   void open(bool over_machines) const noexcept {
     ++state_->unclosed;
     if (over_machines) state_->over_machines = true;

@@ -224,6 +224,7 @@ class CudaFabric final : public FabricPort {
   void poll(const std::string& what, detail::CudaQueue::Met met, Duration deadline);
   [[noreturn]] void raise_failure();
   [[nodiscard]] bool is_quiet() const;
+  [[nodiscard]] bool holds_up_frees() const;
   void require_running(const char* call);
   void watch();
   [[nodiscard]] bool done(const Flight& flight);
@@ -278,8 +279,9 @@ class CudaFabric final : public FabricPort {
   std::deque<Counter> counters_;
   bool closed_by_all_ = false;
   detail::Failure failure_;
-  detail::Clock::time_point failed_since_{};  // these two: the watchdog's, and then those of what ends it
+  detail::Clock::time_point failed_since_{};  // the watchdog's, and then that of what ends it
   std::atomic<bool> has_released_{false};     // whether waits have been let go
+  bool is_stuck_ = false;                     // whether it ended with streams that wait for good
   bool has_run_down_ = false;               // whether an error has been raised, after which streams are not waited for
   std::shared_ptr<detail::CudaPair> pair_;  // with the other fabric of the rank, where a CudaReplicas gave it two
   std::mutex flights_mutex_;

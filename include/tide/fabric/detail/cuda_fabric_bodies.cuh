@@ -72,8 +72,13 @@ inline void CudaFabric::poll(const std::string& what, detail::CudaQueue::Met met
 // cudaFree keeps all threads of the process from the driver until the GPU is idle, the watchdog among them. Where a
 // stream is stuck for good it is raised all the same.
 inline void CudaFabric::raise_failure() {
-  const auto end = detail::Clock::now() + std::chrono::seconds(2);
-  while (!has_run_down_ && detail::Clock::now() < end && !(is_quiet() && (!pair_ || pair_->other(*this).is_quiet()))) {
+  const auto all_quiet = [this] {
+    if (!pair_) return is_quiet();
+    const CudaFabric& other = pair_->other(*this);
+    return is_quiet() && (other.is_quiet() || !other.failure_.failed());
+  };
+  const auto begun = detail::Clock::now();
+  while (!has_run_down_ && !all_quiet() && detail::Clock::now() < begun + std::chrono::seconds(has_released_ ? 2 : 4)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   has_run_down_ = true;

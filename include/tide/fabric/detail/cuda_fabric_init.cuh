@@ -53,7 +53,6 @@ inline CudaFabric::CudaFabric(const CudaCommunicators& communicators, CudaOption
   detail::check(cudaStreamCreateWithFlags(&init_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaStreamCreateWithFlags(&rescue_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   detail::check(cudaMalloc(&meeting_word_, sizeof(int)), "cudaMalloc");
-  communicators.open(machines_ > 1);
 }
 
 inline CudaFabric::~CudaFabric() { stop(); }
@@ -315,6 +314,7 @@ inline void CudaFabric::init() {
   if (phase_ == Phase::closed) require_running("init");
   if (phase_ != Phase::building) raise(Errc::order, "tide::CudaFabric: init must be called once.");
   const detail::DeviceGuard guard(device_);
+  communicators_->open(machines_ > 1);
   compare_ranks();
   compare_words();
   if (mesh_.nodes > 1) network_words_ = reserve(2 * detail::CudaNetwork::words_bytes, 256);
@@ -374,7 +374,7 @@ inline void CudaFabric::init() {
   const detail::Failure& other = pair_->other(*this).failure_;
   if (!other.failed()) return;
   fail(other.code(), other.text());
-  failure_.raise_it();
+  raise_failure();
 }
 
 // Makes the arena a window. Between machines without puts NCCL has none for all ranks, but one for those of a machine.

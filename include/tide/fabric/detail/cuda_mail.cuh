@@ -42,8 +42,8 @@ struct CudaLetter {
 };
 static_assert(sizeof(CudaLetter) == 1024);
 
-// The letters of one rank. `ask`, `error`, `all_close` and what is late are the watchdog's while it runs, and then the
-// caller's; `send_error` is for whoever has failed first.
+// The letters of one rank. `ask`, `error`, `all_know`, `all_close`, `send_known` and what is late are the watchdog's
+// while it runs, and then the caller's; `send_error` is for whoever has failed first.
 class CudaMail {
  public:
   [[nodiscard]] static index_t bytes(index_t ranks) noexcept {

@@ -81,7 +81,8 @@ inline void CudaFabric::complain(const Late& late) {
 // Takes over the error of a rank that has told of one.
 inline void CudaFabric::hear() {
   if (detail::is_busy(rescue_stream_)) return;
-  if (mail_.error() == nullptr) return;
+  const detail::CudaLetter* letter = mail_.error();
+  if (letter == nullptr) return;
   // The copy that brought the flag may have read the text before it came: what is read from now on has all of it.
   mail_.ask(rescue_stream_);
   const auto end = detail::Clock::now() + std::chrono::seconds(1);
@@ -89,7 +90,6 @@ inline void CudaFabric::hear() {
     if (detail::Clock::now() > end) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const detail::CudaLetter* letter = mail_.error();
   const auto code = static_cast<Errc>(std::min(letter->code, static_cast<std::uint64_t>(Errc::operation)));
   const std::string text = letter->text;
   if (!failure_.set(code, text)) return;
@@ -142,9 +142,9 @@ inline CudaFabric::Late CudaFabric::diagnose(const Flight& flight) {
   return {flight.program, flight.run, -1, begin + ": its own work was not done; every peer has signalled."};
 }
 
-// Whether no rank can take for a result what streams send when their waits are over: all have said that they know of
-// the error. Who does not answer gets a second, and as long gets the other fabric of a pair, whose ranks have others to
-// tell.
+// Whether no rank takes for a result what streams send when their waits are over: all have said that they know of the
+// error. Who does not answer gets a second: a rank that cannot read its letters for as long is not kept from it. As
+// long gets the other fabric of a pair, whose ranks have others to tell.
 inline bool CudaFabric::others_know() {
   if (!mail_.is_open()) return true;
   const auto now = detail::Clock::now();
@@ -167,8 +167,24 @@ inline void CudaFabric::release_when_known(int turn) {
 // Whether nothing that has failed waits any more.
 inline bool CudaFabric::is_quiet() const {
   if (!watchdog_.joinable()) return true;
-  const auto is_busy = [](const auto& entry) { return detail::is_busy(entry.second); };
-  return has_released_ && !is_running() && std::none_of(lanes_.begin(), lanes_.end(), is_busy);
+  if (!has_released_ || detail::is_busy(rescue_stream_) || is_running()) return false;
+  const auto is_left = [](const auto& program) {
+    return program->next_run > 0 && detail::is_pending(program->caller_done.get());
+  };
+  const auto is_open_and_busy = [](const detail::CudaNetwork& each) {
+    return each.is_open() && detail::is_busy(each.stream());
+  };
+  return std::none_of(programs_.begin(), programs_.end(), is_left) &&
+         std::none_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return detail::is_busy(lane.second); }) &&
+         std::none_of(streams_.begin(), streams_.end(), detail::is_busy) &&
+         std::none_of(networks_.begin(), networks_.end(), is_open_and_busy);
+}
+
+// Whether to free memory would wait for this one's streams, and keep its watchdog, which could end that, from the
+// driver.
+inline bool CudaFabric::holds_up_frees() const {
+  if (!watchdog_.joinable()) return is_stuck_;
+  return failure_.failed() ? !is_quiet() : is_running();
 }
 
 // Writes every word far ahead: the comparison of a stream wait is cyclic, so 2^62 beyond is met and 2^64 - 1 is not.
@@ -277,13 +293,13 @@ inline void CudaFabric::stop() noexcept {
   cudaSetDevice(device_);
   bool releases = failure_.failed() && window_.memory() != nullptr;
   for (; releases && !has_released_; std::this_thread::sleep_for(std::chrono::milliseconds(1))) release_when_known(0);
-  const auto end = detail::Clock::now() + std::chrono::seconds(5);
+  auto end = detail::Clock::now() + std::chrono::seconds(5);
   int turn = 0;
   const auto busy = [&](cudaStream_t stream) {
     while (stream != nullptr ? detail::is_busy(stream) : is_running()) {
       if (detail::Clock::now() > end) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      if (releases) release_when_known(++turn / 10);
+      if (releases && ++turn % 100 == 0) release_when_known(0);
     }
     return false;
   };
@@ -301,15 +317,17 @@ inline void CudaFabric::stop() noexcept {
   for (const cudaStream_t stream : streams_) stuck = busy(stream) || stuck;
   for (const auto& entry : lanes_) stuck = busy(entry.second) || stuck;
   for (const detail::CudaNetwork& each : networks_) stuck = (each.is_open() && busy(each.stream())) || stuck;
-  // Before anything is freed, which would keep the watchdog of the other from the driver.
-  while (pair_ && !pair_->other(*this).is_quiet() && pair_->other(*this).failure_.failed() &&
-         detail::Clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Before anything is freed. What has not failed ends, or fails at its deadline.
+  for (; pair_ && pair_->other(*this).holds_up_frees(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    if (!pair_->other(*this).failure_.failed()) end = detail::Clock::now() + std::chrono::seconds(5);
+    stuck = stuck || detail::Clock::now() > end;
+    if (stuck) break;
   }
   if (letters != nullptr) {
     const bool unsent = busy(rescue_stream_) || busy(letters);
     stuck = unsent || !closed_by_all_ || stuck;  // puts of others may come yet
   }
+  is_stuck_ = stuck;
   if (!stuck) {
     for (detail::CudaNetwork& each : networks_) each.release();
     for (const auto& program : programs_) {
