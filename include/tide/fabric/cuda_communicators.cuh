@@ -67,8 +67,8 @@ class CudaCommunicators {
     // A driver that is shutting down, at the end of a process with static objects, has taken everything back already.
     int device = 0;
     if (cudaGetDevice(&device) != cudaSuccess) return;
-    if (!state_ || !state_->over_machines || state_->distrusted || state_->unclosed > 0) give_up();
-    if (has_parts_) abandon();
+    const bool ends_with_others = state_ && state_->over_machines && !state_->distrusted && state_->unclosed == 0;
+    if (!ends_with_others || has_parts_) give_up();
     for (const ncclComm_t each : {mail_, reduce_, gather_, meeting_}) {
       if (each != nullptr) ncclCommDestroy(each);
     }
@@ -81,6 +81,7 @@ class CudaCommunicators {
     require_own_blocking();
     std::vector<CudaCommunicators> all;
     for (const int device : devices) {
+      const detail::DeviceGuard there_is_one(device);
       all.emplace_back(nullptr, nullptr, device);
       all.back().state_ = all[0].state_;  // what one rank finds out
     }
@@ -250,13 +251,10 @@ class CudaCommunicators {
                                         " passed: rank ", rank, " waited for ", what, "."}));
   }
 
-  // Communicators over all devices, each its own rank.
+  // Communicators over all devices, each its own rank.  @pre the devices are there: a group that lacks a rank hangs
   static void init_all(std::vector<CudaCommunicators>& all, ncclComm_t CudaCommunicators::*which, ncclConfig_t config) {
     ncclUniqueId id;
     detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    for (const CudaCommunicators& own : all) {
-      const detail::DeviceGuard there_is_one(own.device_);
-    }
     const int ranks = static_cast<int>(all.size());
     int before = 0;
     detail::check(cudaGetDevice(&before), "cudaGetDevice");

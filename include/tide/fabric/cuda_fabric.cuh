@@ -200,8 +200,8 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] std::string describe_paths();
   [[nodiscard]] std::string describe_way(index_t rank) const;
   void run(detail::CudaProgram& program, detail::CudaVariant& variant, const Bindings& bindings, cudaStream_t caller);
-  void fail(Errc code, const std::string& text);
-  [[nodiscard]] bool fail_alone(Errc code, const std::string& text);
+  void fail(Errc code, const std::string& text, detail::CudaMail::Reach reach = detail::CudaMail::Reach::all);
+  [[nodiscard]] bool fail_alone(Errc code, const std::string& text, detail::CudaMail::Reach reach);
   void fail_other(Errc code, const std::string& text);
   [[noreturn]] void fail_late(Duration deadline, const std::string& what);
   void complain(const Late& late);
@@ -230,7 +230,7 @@ class CudaFabric final : public FabricPort {
   [[nodiscard]] bool done(const Flight& flight);
   [[nodiscard]] Late diagnose(const Flight& flight);
   [[nodiscard]] bool others_know();
-  void release_when_known(int turn);
+  void release_when_known();
   void release_waits();
   [[nodiscard]] bool is_running() const;
   void stop() noexcept;

@@ -13,19 +13,22 @@
 namespace tide {
 
 // Whether it is the first.
-inline bool CudaFabric::fail_alone(Errc code, const std::string& text) {
+inline bool CudaFabric::fail_alone(Errc code, const std::string& text, detail::CudaMail::Reach reach) {
   if (!failure_.set(code, text)) return false;
   communicators_->distrust();
-  if (mail_.is_open()) mail_.send_error(code, text, rescue_stream_);
+  if (mail_.is_open()) mail_.send_error(code, text, reach, rescue_stream_);
   return true;
 }
 
 inline void CudaFabric::fail_other(Errc code, const std::string& text) {
-  if (pair_) pair_->tell_other(*this, [&](CudaFabric& other) { static_cast<void>(other.fail_alone(code, text)); });
+  if (pair_)
+    pair_->tell_other(*this, [&](CudaFabric& other) {
+      static_cast<void>(other.fail_alone(code, text, detail::CudaMail::Reach::all));
+    });
 }
 
-inline void CudaFabric::fail(Errc code, const std::string& text) {
-  if (fail_alone(code, text)) fail_other(code, text);
+inline void CudaFabric::fail(Errc code, const std::string& text, detail::CudaMail::Reach reach) {
+  if (fail_alone(code, text, reach)) fail_other(code, text);
 }
 
 inline void CudaFabric::fail_late(Duration deadline, const std::string& what) {

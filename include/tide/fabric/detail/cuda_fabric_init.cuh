@@ -166,7 +166,6 @@ inline void CudaFabric::await(ncclResult_t begun, const char* call, const char* 
   const Duration limit = detail::meeting_deadline(options_.deadline);
   if (!communicators_->settles(begun, call, limit)) {
     // The communicators are over, and with them what was registered on them.
-    mail_.abandon();
     nccl_multicast_.abandon();
     window_.abandon();
     fail_late(limit, what);

@@ -42,10 +42,12 @@ struct CudaLetter {
 };
 static_assert(sizeof(CudaLetter) == 1024);
 
-// The letters of one rank. `ask`, `error`, `all_know`, `all_close`, `send_known` and what is late are the watchdog's
-// while it runs, and then the caller's; `send_error` is for whoever has failed first.
+// The letters of one rank. `ask`, `error`, `all_know`, `all_close` and what is late are the watchdog's while it runs,
+// and then the caller's; `send_error` is for whoever has failed first.
 class CudaMail {
  public:
+  enum class Reach : std::uint8_t { all, machine };
+
   [[nodiscard]] static index_t bytes(index_t ranks) noexcept {
     return ranks * static_cast<index_t>(sizeof(CudaLetter));
   }
@@ -74,9 +76,8 @@ class CudaMail {
   // The stream of what goes to other machines; null where there are none.
   [[nodiscard]] cudaStream_t far_stream() const noexcept { return far_stream_; }
 
-  [[nodiscard]] bool is_open() const noexcept { return seen_ != nullptr && !is_abandoned_; }
-  // The window is gone: no letter is sent or read from now on.
-  void abandon() noexcept { is_abandoned_ = true; }
+  // No longer, when the window is gone.
+  [[nodiscard]] bool is_open() const noexcept { return seen_ != nullptr && window_->memory() != nullptr; }
 
   // Sends every rank a letter whose bytes name both of them, on the path of everything else.
   void send_greetings(cudaStream_t stream) {
@@ -120,16 +121,16 @@ class CudaMail {
     return wrong;
   }
 
-  // Tells every other rank of an error. Raises nothing: it is sent because something failed.
-  void send_error(Errc code, const std::string& words, cudaStream_t stream) noexcept {
+  // Tells other ranks of an error, or that this one knows of it. Raises nothing: it is sent because something failed.
+  void send_error(Errc code, const std::string& words, Reach reach, cudaStream_t stream) noexcept {
     const std::lock_guard lock(mutex_);
-    write_error(code, words, stream);
-    send_far(nccl_word_signal, stream);
-  }
-  // Tells the ranks on this machine that this one knows of an error, by telling it again.
-  void send_known(Errc code, const std::string& words, cudaStream_t stream) noexcept {
-    const std::lock_guard lock(mutex_);
-    write_error(code, words, stream);
+    CudaLetter& letter = own_letter();
+    letter.code = static_cast<std::uint64_t>(code);
+    write_text(words);
+    send(offsetof(CudaLetter, code), sizeof(CudaLetter) - offsetof(CudaLetter, code), stream);
+    letter.is_error = 1;
+    send(offsetof(CudaLetter, is_error), sizeof(letter.is_error), stream);
+    if (reach == Reach::all) send_far(nccl_word_signal, stream);
   }
 
   // Tells every other rank for whom this one waits too long: `ranks` where it is one of several, -1 where it does so no
@@ -224,15 +225,6 @@ class CudaMail {
     own_letter().text[length] = '\0';
   }
 
-  void write_error(Errc code, const std::string& words, cudaStream_t stream) noexcept {
-    CudaLetter& letter = own_letter();
-    letter.code = static_cast<std::uint64_t>(code);
-    write_text(words);
-    send(offsetof(CudaLetter, code), sizeof(CudaLetter) - offsetof(CudaLetter, code), stream);
-    letter.is_error = 1;
-    send(offsetof(CudaLetter, is_error), sizeof(letter.is_error), stream);
-  }
-
   // Behind those that are read: what is sent.
   [[nodiscard]] CudaLetter& own_letter() const noexcept { return seen_[ranks_]; }
   [[nodiscard]] std::byte* letters(index_t rank) const noexcept { return window_->peer(rank, own_) + offset_; }
@@ -271,7 +263,6 @@ class CudaMail {
   ncclWindow_t far_window_ = nullptr;
   cudaStream_t far_stream_ = nullptr;
   cudaEvent_t written_ = nullptr;
-  bool is_abandoned_ = false;
 };
 
 }  // namespace tide::detail

@@ -32,7 +32,7 @@ inline void CudaFabric::watch() {
   for (int turn = 0; !stopping_.load(std::memory_order_acquire); ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (failure_.failed()) {
-      release_when_known(turn);
+      if (!has_released_ || turn % 10 == 0) release_when_known();
       continue;
     }
     hear();
@@ -91,11 +91,7 @@ inline void CudaFabric::hear() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const auto code = static_cast<Errc>(std::min(letter->code, static_cast<std::uint64_t>(Errc::operation)));
-  const std::string text = letter->text;
-  if (!failure_.set(code, text)) return;
-  communicators_->distrust();
-  mail_.send_known(code, text, rescue_stream_);
-  fail_other(code, text);
+  fail(code, letter->text, detail::CudaMail::Reach::machine);  // which says that this rank knows, too
 }
 
 // The first wait of a run that its word does not meet. The words are read on a stream of their own; where even that is
@@ -156,12 +152,12 @@ inline bool CudaFabric::others_know() {
   return all_know;
 }
 
-// Again and again: a signal of a healthy rank that comes late writes its word, and waits may still be enqueued.
-// @param turn  of some milliseconds each
-inline void CudaFabric::release_when_known(int turn) {
-  const bool is_first = !has_released_ && others_know();
-  if (is_first || (has_released_ && turn % 10 == 0 && !detail::is_busy(rescue_stream_))) release_waits();
-  if (is_first) has_released_ = true;
+// To be called again and again: a signal of a healthy rank that comes late writes its word, and waits may still be
+// enqueued.
+inline void CudaFabric::release_when_known() {
+  if (has_released_ ? detail::is_busy(rescue_stream_) : !others_know()) return;
+  release_waits();
+  has_released_ = true;
 }
 
 // Whether nothing that has failed waits any more.
@@ -292,14 +288,14 @@ inline void CudaFabric::stop() noexcept {
   if (cudaGetDevice(&before) != cudaSuccess) return;
   cudaSetDevice(device_);
   bool releases = failure_.failed() && window_.memory() != nullptr;
-  for (; releases && !has_released_; std::this_thread::sleep_for(std::chrono::milliseconds(1))) release_when_known(0);
+  for (; releases && !has_released_; std::this_thread::sleep_for(std::chrono::milliseconds(1))) release_when_known();
   auto end = detail::Clock::now() + std::chrono::seconds(5);
   int turn = 0;
   const auto busy = [&](cudaStream_t stream) {
     while (stream != nullptr ? detail::is_busy(stream) : is_running()) {
       if (detail::Clock::now() > end) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      if (releases && ++turn % 100 == 0) release_when_known(0);
+      if (releases && ++turn % 100 == 0) release_when_known();
     }
     return false;
   };
@@ -318,10 +314,10 @@ inline void CudaFabric::stop() noexcept {
   for (const auto& entry : lanes_) stuck = busy(entry.second) || stuck;
   for (const detail::CudaNetwork& each : networks_) stuck = (each.is_open() && busy(each.stream())) || stuck;
   // Before anything is freed. What has not failed ends, or fails at its deadline.
-  for (; pair_ && pair_->other(*this).holds_up_frees(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+  while (!stuck && pair_ && pair_->other(*this).holds_up_frees()) {
     if (!pair_->other(*this).failure_.failed()) end = detail::Clock::now() + std::chrono::seconds(5);
-    stuck = stuck || detail::Clock::now() > end;
-    if (stuck) break;
+    stuck = detail::Clock::now() > end;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (letters != nullptr) {
     const bool unsent = busy(rescue_stream_) || busy(letters);
