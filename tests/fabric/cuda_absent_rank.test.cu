@@ -58,6 +58,13 @@ template <class Call>
   return late;
 }
 
+// That this rank waited too long, as `who` says it.
+void check_late(const TimedError& late, const std::string& who, const std::string& seconds, const std::string& what) {
+  CHECK(late.is_late());
+  CHECK(late.text() == "tide::" + who + ": the deadline of " + seconds + " s passed: rank " +
+                           std::to_string(CudaProcess::rank()) + " waited for " + what + ".");
+}
+
 [[nodiscard]] std::string free_port() {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in place{};
@@ -93,10 +100,8 @@ TEST_CASE("CudaCommunicators: a rank that does not come is an error on the other
     if (CudaProcess::rank() != absent) {
       const TimedError late = timed([] { static_cast<void>(CudaCommunicators::from_environment(3s)); });
       CAPTURE(late.text());
-      CHECK(late.is_late());
-      CHECK(late.text() == "tide::CudaCommunicators: the deadline of 3.000 s passed: rank " +
-                               std::to_string(CudaProcess::rank()) + " waited for all " + std::to_string(n) +
-                               " ranks to come to " + std::getenv("NCCL_COMM_ID") + ".");
+      check_late(late, "CudaCommunicators", "3.000",
+                 "all " + std::to_string(n) + " ranks to come to " + std::getenv("NCCL_COMM_ID"));
       CHECK(late.took >= 3s);
       CHECK(late.took < 8s);
     }
@@ -116,9 +121,7 @@ TEST_CASE("CudaCommunicators: a rank that does not split is an error on the othe
   CHECK(late.took < 8s);
   REQUIRE(late.error.has_value());
   if (is_absent()) return;
-  CHECK(late.is_late());
-  CHECK(late.text() == "tide::CudaCommunicators: the deadline of 3.000 s passed: rank " +
-                           std::to_string(CudaProcess::rank()) + " waited for all ranks to split their communicators.");
+  check_late(late, "CudaCommunicators", "3.000", "all ranks to split their communicators");
 }
 
 TEST_CASE("CudaFabric: a rank that does not come to init is an error on the others, and on it when it comes") {
@@ -135,9 +138,7 @@ TEST_CASE("CudaFabric: a rank that does not come to init is an error on the othe
   REQUIRE(late.error.has_value());
   if (is_absent()) return;
   CHECK(text_of(init).find("communicators that a failed fabric has given up") != std::string::npos);
-  CHECK(late.is_late());
-  CHECK(late.text() == "tide::CudaFabric: the deadline of 20.000 s passed: rank " +
-                           std::to_string(CudaProcess::rank()) + " waited for all ranks to come to init.");
+  check_late(late, "CudaFabric", "20.000", "all ranks to come to init");
 }
 
 TEST_CASE("CudaFabric: a rank that does not come to a second init is an error on the others, who can end") {
@@ -153,11 +154,9 @@ TEST_CASE("CudaFabric: a rank that does not come to a second init is an error on
   static_cast<void>(CudaProcess::everybody(""));
   if (is_absent()) return;
   CAPTURE(late.text());
-  CHECK(late.is_late());
   CHECK(late.took >= 20s);
   CHECK(late.took < 30s);
-  CHECK(late.text() == "tide::CudaFabric: the deadline of 20.000 s passed: rank " +
-                           std::to_string(CudaProcess::rank()) + " waited for all ranks to come to init.");
+  check_late(late, "CudaFabric", "20.000", "all ranks to come to init");
 }
 
 TEST_CASE("CudaFabric: a rank that leaves a second fabric unclosed is an error on the others, and all can end") {
@@ -189,9 +188,7 @@ TEST_CASE("CudaReplicas: a rank that does not come is an error on the others, an
   CHECK(late.took < 30s);
   REQUIRE(late.error.has_value());
   if (is_absent()) return;
-  CHECK(late.is_late());
-  CHECK(late.text() == "tide::CudaCommunicators: the deadline of 20.000 s passed: rank " +
-                           std::to_string(CudaProcess::rank()) + " waited for all ranks to split their communicators.");
+  check_late(late, "CudaCommunicators", "20.000", "all ranks to split their communicators");
 }
 
 }  // namespace

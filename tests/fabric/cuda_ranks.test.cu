@@ -143,6 +143,14 @@ void reduces(const Layout& layout, bool is_aligned) {
   if (is_aligned) CHECK_MESSAGE(said.find(" 0 of them with bulk loads") == std::string::npos, said);
 }
 
+// Waits, for a few seconds, until the stream raises what another rank has failed with.
+void wait_for_error(tide::CudaStream& stream) {
+  for (int i = 0; i < 1000; ++i) {
+    stream.synchronize();
+    std::this_thread::sleep_for(5ms);
+  }
+}
+
 // What a call that breaks a rule raises on each rank.
 template <class Bad, class Good>
 std::vector<std::string> refused(index_t odd, const Bad& bad, const Good& good) {
@@ -163,10 +171,7 @@ std::vector<std::string> refused(index_t odd, const Bad& bad, const Good& good) 
       return;
     }
     good(gather, stream);
-    for (int i = 0; i < 1000; ++i) {
-      stream.synchronize();
-      std::this_thread::sleep_for(5ms);
-    }
+    wait_for_error(stream);
   });
 }
 
@@ -387,10 +392,7 @@ TEST_CASE("CudaFabric: a call that fails half-way fails the fabric on all ranks"
       tide::raise(tide::Errc::operation, first);
     }
     gather.pipeline().enqueue(gather.shards(), stream).release(stream);
-    for (int i = 0; i < 1000; ++i) {
-      stream.synchronize();
-      std::this_thread::sleep_for(5ms);
-    }
+    wait_for_error(stream);
   });
   check_same_error(texts, {"tide::CudaFabric: cudaMemcpy", "failed: invalid argument"});
 }
@@ -427,10 +429,7 @@ TEST_CASE("CudaFabric: what a rank that has failed still sends is taken for a re
       CudaProcess::read(stream, params.data(), found);
       const std::string error = text_of([&] { stream.synchronize(); });
       if (error.empty() && found != expected) wrong = "the slot was overwritten, and nobody said so";
-      for (int i = 0; i < 1000; ++i) {
-        stream.synchronize();
-        std::this_thread::sleep_for(5ms);
-      }
+      wait_for_error(stream);
     });
     check_same_error(texts, {"tide::Test: a rank refuses."});
     CHECK(wrong == "");

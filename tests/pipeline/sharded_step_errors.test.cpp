@@ -130,8 +130,7 @@ TEST_CASE("ShardedStep: what load and the others call for a group may not call t
   using namespace step_errors_test;
   const std::vector<std::string> words{
       "tide::ShardedStep: a function that load, save, inspect or update calls must not call the step; it was called "
-      "for "
-      "group 0 of 'embedding'."};
+      "for group 0 of 'embedding'."};
   check_refused<PlainStep>(words, [](auto& step, auto& stream) { step.load(stream, [&](auto) { step.start(); }); });
   check_refused<PlainStep>(words, [](auto& step, auto& stream) {
     step.save(stream, [&](auto) { static_cast<void>(step.template forward<"embedding">(stream)); });
